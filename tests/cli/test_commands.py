@@ -220,3 +220,21 @@ def test_settings_are_listed_and_searched(boxcrew: Call) -> None:
     wrong = boxcrew("settings", "optim.ratte")
     assert wrong.code == 2
     assert "did you mean" in wrong.err or "optim.rate" in wrong.err
+
+
+def test_settings_are_found_by_the_words_of_other_tools(boxcrew: Call) -> None:
+    result = boxcrew("settings", "lr")
+    assert "lr: here it is optim.rate=" in result.out
+    assert "Peak learning rate" in " ".join(result.out.split())
+    assert {"detector.size", "task.size"} == {
+        setting["key"] for setting in json.loads(boxcrew("settings", "imgsz", "--json").out)
+    }
+    none = boxcrew("settings", "num_classes")
+    assert (none.code, "classes are read from the data" in none.out) == (0, True)
+
+
+@pytest.mark.parametrize("command", ["settings", "recipes"])
+def test_lists_take_no_settings(boxcrew: Call, command: str) -> None:
+    result = boxcrew(command, "optim.rate=3")
+    assert result.code == 2
+    assert "takes no settings" in result.err

@@ -11,7 +11,7 @@ import pytest
 
 from boxcrew.deploy.processes import launch
 from boxcrew.hardware.machine import Machine
-from tests.helpers.tiny import TINY
+from tests.helpers.tiny import TINY, TINY_NET
 
 Call = Callable[..., Any]
 
@@ -74,7 +74,7 @@ def test_devices_know_no_other_setting(boxcrew: Call) -> None:
 
 
 def test_explain_shows_the_roles_and_leaves_nothing(boxcrew: Call, tiny_set: Path, tmp_path: Path) -> None:
-    words = ("train", f"data={tiny_set}", *TINY, "batch=8", "deploy.clones=2", "deploy.clone_on_cpu=true")
+    words = ("train", f"data={tiny_set}", *TINY_NET, "batch=8", "deploy.clones=2", "deploy.clone_on_cpu=true")
     result = boxcrew(*words, "deploy.shares=5,3", "--explain")
     assert result.code == 0, result.err
     for message in ("inputs device", "parameter device", "optimizer device", "clone_0", "5 of 8", "3 of 8"):
@@ -89,7 +89,7 @@ def test_explain_shows_the_roles_and_leaves_nothing(boxcrew: Call, tiny_set: Pat
 def test_a_run_of_clones_goes_on_with_one(boxcrew: Call, tiny_set: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     clones = ("deploy.clones=2", "deploy.clone_on_cpu=true", "deploy.batch_norm=synced")
-    words = ("train", f"data={tiny_set}", *TINY, "batch=4", "loader.workers=0", f"out={run}", "steps=2")
+    words = ("train", f"data={tiny_set}", *TINY, "loader.workers=0", f"out={run}", "steps=2")
     first = boxcrew(*words, *clones)
     assert first.code == 0, first.err
     assert "clones on cpu (2) + cpu (2), batch 4" in first.out
@@ -140,13 +140,13 @@ def test_what_cannot_be_deployed_is_refused_before_anything_is_made(
     message: str,
 ) -> None:
     monkeypatch.setattr(launch, "start_processes", _no_process)
-    result = boxcrew("train", f"data={tiny_set}", *TINY, "batch=4", "steps=1", *words)
+    result = boxcrew("train", f"data={tiny_set}", *TINY, "steps=1", *words)
     assert result.code == 2
     assert message in result.err
     assert not (tmp_path / "runs").exists()
 
 
-def _no_process(*_: object) -> None:
+def _no_process(*_: object, **__: object) -> None:
     raise AssertionError("processes were started")
 
 
@@ -155,7 +155,7 @@ def test_a_plan_for_another_task_is_refused(
     boxcrew: Call, tiny_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replicas: int
 ) -> None:
     monkeypatch.setattr(launch, "start_processes", _no_process)
-    words = ("train", f"data={tiny_set}", *TINY, "batch=4", f"deploy.replicas={replicas}")
+    words = ("train", f"data={tiny_set}", *TINY, f"deploy.replicas={replicas}")
     plan = json.loads(boxcrew(*words, "--explain", "--json").out)["plan"]
     assert plan["task"] == "detection by ssdlite"
     file = tmp_path / "plan.json"
@@ -168,11 +168,12 @@ def test_a_plan_for_another_task_is_refused(
 
 
 def test_another_batch_than_the_recipes_is_said_and_scaled_on_demand(boxcrew: Call, tiny_set: Path) -> None:
-    words = ("train", f"data={tiny_set}", *TINY, "batch=2")
+    net = ("train", f"data={tiny_set}", *TINY_NET)
+    words = (*net, "batch=2")
     result = boxcrew(*words, "--explain")
     assert "optim.rate 0.003 is stated for batch 8 and used for 2 as it is" in result.out
     assert "for batch 2 it is 0.0015" in boxcrew(*words, "--explain", "optim.rescale=sqrt").out
-    same = boxcrew(*words, "--explain", "batch=8")
+    same = boxcrew(*net, "--explain", "batch=8")
     assert same.code == 0
     assert "optim.rate" not in same.out
     fixed = ("schedule=fixed", "schedule.warmup=0", "steps=1", "summaries.every_steps=1", "out=run")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from boxcrew.cli.document import Document, Failure
+from boxcrew.cli.output import Output
+from boxcrew.core.errors import DataError
 from boxcrew.core.version import VERSION
 
 Call = Callable[..., Any]
@@ -76,14 +80,141 @@ def test_bad_input_is_one_clear_error_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_fault_of_ours_is_said_to_be_one(boxcrew: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    from boxcrew.cli import main as module
+def test_an_error_of_ours_is_called_a_bug(boxcrew: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fail(monkeypatch, ZeroDivisionError("oops"))
+    result = boxcrew("recipes")
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("error: ZeroDivisionError: oops\n  this looks like a bug in boxcrew")
+    assert "Traceback" in boxcrew("recipes", "--debug").err
 
-    def fails(*_: object, **__: object) -> None:
-        raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("boxcrew.cli.recipes.recipes_command", fails)
-    monkeypatch.setattr(sys, "argv", ["boxcrew", "recipes"])
-    with pytest.raises(ZeroDivisionError):
-        module.main()
-    assert sys.excepthook is module._one_line
+def _fail(monkeypatch: pytest.MonkeyPatch, error: BaseException, after: object = None) -> None:
+    """Let `boxcrew recipes` fail, after a result if there is one."""
+
+    def command(_: list[str], out: Output) -> None:
+        out.result(after)
+        raise error
+
+    monkeypatch.setattr("boxcrew.cli.recipes.recipes_command", command)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("train", "data=nowhere", "--json"), 3, "nowhere: no such file or directory"),
+        (("val", "--json", "run=nowhere"), 4, "nowhere: no such run or weight file"),
+        (("data", "--json"), 2, "data: which data set?"),
+        (("trian", "--json"), 2, "trian: no such command; did you mean 'train'?"),
+        (("--colour", "--json"), 2, "No such option: --colour"),
+        (("plan", "--json", "--assume"), 2, "Option '--assume' requires an argument."),
+    ],
+)
+def test_an_error_is_a_json_document_too(
+    boxcrew: Call,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    code: int,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = boxcrew(*words)
+    document = json.loads(result.out)
+    assert document.keys() == {"error", "advice", "exit"}
+    assert document["error"].startswith(message)
+    assert (document["exit"], result.code) == (code, code)
+    assert f"error: {document['error']}\n" in result.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (ZeroDivisionError("oops"), 1, "ZeroDivisionError: oops"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (SystemExit(130), 130, "interrupted"),
+        (DataError("no photo", advice="add one"), 3, "no photo"),
+    ],
+)
+def test_a_command_that_fails_after_its_result_prints_one_document(
+    boxcrew: Call, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, message: str
+) -> None:
+    _fail(monkeypatch, error, after={"out": "here", "exit": "of the result"})
+    result = boxcrew("recipes", "--json")
+    document = json.loads(result.out)
+    assert (document["error"], document["exit"], document["out"]) == (message, code, "here")
+    assert result.code == code
+
+
+def test_the_document_of_the_chief_is_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
+    stopped = Failure(exit_code=3)  # the launcher says nothing: the chief has said why
+    killed = Failure(message="replica 1 was killed", exit_code=1)
+    chiefs = '{"error": "no photo", "advice": "add one", "exit": 3}'
+    for text, failure, error in (
+        (chiefs, stopped, "no photo"),
+        (chiefs, killed, "replica 1 was killed"),
+        ("", killed, "replica 1 was killed"),
+        ('{"run": "r', stopped, "exit code 3"),
+        ('{"run": "runs/detect/train"}', None, None),
+    ):
+        document = Document(is_wanted=True)
+        document.take(text)
+        document.print(failure)
+        printed = json.loads(capsys.readouterr().out)
+        assert printed.get("error") == error, text
+
+
+def test_only_the_chief_of_started_processes_prints_a_document(
+    boxcrew: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500", "LOCAL_RANK": "0"}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    for rank, is_printed in (("0", True), ("1", False)):
+        monkeypatch.setenv("RANK", rank)
+        result = boxcrew("train", "epohcs=3", "--json")
+        assert (result.code, bool(result.out)) == (2, is_printed)
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+@pytest.mark.parametrize(
+    "command", ["train", "plan", "resume", "val", "doctor", "devices", "recipes", "settings"]
+)
+def test_help_fits_the_terminal_and_has_usage_and_examples(
+    boxcrew: Call, monkeypatch: pytest.MonkeyPatch, columns: str, command: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    result = boxcrew(command, "--help")
+    assert result.code == 0
+    assert max(map(len, result.out.splitlines())) <= 80
+    assert f"Usage:\n  boxcrew {command}" in result.out
+    _, _, examples = result.out.partition("\nExamples:\n")
+    assert examples.count(f"  boxcrew {command}") >= 2
+    assert "  --json" in examples
+    assert "\b" not in result.out
+
+
+def test_help_is_found_wherever_it_is_looked_for(boxcrew: Call) -> None:
+    of_train = boxcrew("train", "--help")
+    assert boxcrew("help", "train").out == of_train.out
+    assert boxcrew("train", "-h").out == of_train.out
+    assert boxcrew("train", "data=x", "--help").out == of_train.out
+    of_all = boxcrew("--help").out
+    assert boxcrew("help").out == of_all
+    alone = boxcrew()
+    assert (alone.code, alone.err) == (2, of_all)
+    assert "and what it" in " ".join(of_all.split())  # no line is cut off
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("evaluate", "here it is: boxcrew val"),
+        ("detect", "here it is: boxcrew predict"),
+        ("data=photos", "for example: boxcrew train data=photos"),
+        ("photos", "no such command; there are: data, devices"),
+    ],
+)
+def test_a_wrong_command_gets_a_hint(boxcrew: Call, word: str, message: str) -> None:
+    result = boxcrew(word)
+    assert result.code == 2
+    assert message in result.err

@@ -12,7 +12,7 @@ import pytest
 from boxcrew.plan.plan import Plan
 from tests.helpers import staged_detector
 from tests.helpers.made_examples import make_folder
-from tests.helpers.tiny import TINY
+from tests.helpers.tiny import TINY, TINY_NET
 
 Call = Callable[..., Any]
 
@@ -30,7 +30,7 @@ def plan(boxcrew: Call, tiny_set: Path) -> Call:
     """The command, on a few images and without trying steps."""
 
     def run(*words: str) -> Any:
-        return boxcrew("plan", f"data={tiny_set}", *TINY, "batch=8", "trial=false", *words)
+        return boxcrew("plan", f"data={tiny_set}", *TINY_NET, "batch=8", "trial=false", *words)
 
     return run
 

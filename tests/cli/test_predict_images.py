@@ -81,6 +81,6 @@ def test_what_cannot_be_set_is_told(
     boxcrew: Call, run: Path, tmp_path: Path, word: str, message: str
 ) -> None:
     result = boxcrew("predict", f"run={run}", word, "--json")
-    assert (result.code, result.out) == (2, "")
+    assert (result.code, json.loads(result.out)["exit"]) == (2, 2)
     assert f"error: {message}" in result.err
     assert list(tmp_path.iterdir()) == [], "nothing is written"

@@ -113,5 +113,5 @@ def test_characters_that_the_model_does_not_know_are_told(boxcrew: Call, run: Pa
 )
 def test_what_cannot_be_set_is_told(boxcrew: Call, run: Path, word: str, message: str) -> None:
     result = boxcrew("predict", f"run={run}", word, "--json")
-    assert (result.code, result.out) == (2, "")
+    assert (result.code, json.loads(result.out)["exit"]) == (2, 2)
     assert f"error: {message}" in result.err

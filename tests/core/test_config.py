@@ -197,8 +197,77 @@ def test_put_keeps_what_was_given_to_the_group_itself() -> None:
     put(tree, "a", "x")
     put(tree, "a.b.c", 1)
     put(tree, "a.b.d", 2)
-    put(tree, "a", "y")
-    assert tree == {"a": {"": "y", "b": {"c": 1, "d": 2}}}
+    assert tree == {"a": {"": "x", "b": {"c": 1, "d": 2}}}
+    put(tree, "a", {"e": 3, "b": {"f": 4}})
+    assert tree == {"a": {"": "x", "b": {"c": 1, "d": 2, "f": 4}, "e": 3}}
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("steps=2", "steps=3"), "steps: given twice, 2 and 3"),
+        (("--steps", "2", "steps=3"), "steps: given twice, 2 and 3"),
+        (("steps=none", "steps=3"), "steps: given twice, None and 3"),
+        (("optim.rate=1", "optim={rate: 2}"), "optim.rate: given twice, 1 and 2"),
+        (("optim={rate: 2}", "optim.rate=1"), "optim.rate: given twice, 2 and 1"),
+        (("optim=adam", "optim=sgd"), "optim: given twice, adam and sgd"),
+        (("optim=adam", "optim.name=sgd"), "optim=adam and optim.name=sgd: the same setting twice"),
+        (("optim=adam", "optim={name: sgd}"), "optim=adam and optim.name=sgd: the same setting twice"),
+        (("detector=ssd", "detector.name=ssdlite"), "detector=ssd and detector.name=ssdlite: the same"),
+        (("data=a", "data.path=b"), "data=a and data.path=b: the same setting twice"),
+        (("size=96", "detector.size=128"), "detector.size: given twice, 128 and 96"),
+        (("steps=3", "epochs=2"), "steps=3 and epochs=2: two lengths of the run"),
+    ],
+)
+def test_what_is_said_twice_is_refused(words: tuple[str, ...], problem: str) -> None:
+    assert message(*words).startswith(problem)
+
+
+def test_parts_of_a_group_may_be_given_in_several_words() -> None:
+    config = changed("optim={rate: 0.5}", "optim.momentum=0.8", "optim=sgd", "data=a", "data.val=test")
+    assert (config.optim.name, config.optim.rate, config.optim.momentum) == ("sgd", 0.5, 0.8)
+    assert (config.data.path, config.data.val) == ("a", "test")
+
+
+def test_a_time_can_be_added_to_another_limit() -> None:
+    config = changed("epochs=3", "time=2h")
+    assert (config.epochs, config.time, config.steps) == (3, 7200, None)
+    assert changed("steps=4", "time=2h").steps == 4
+    assert changed("steps=4", "epochs=none").steps == 4
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", "a/b", "a\\b", "..", ".", "a/"])
+def test_a_name_cannot_leave_the_directory_of_runs(name: str) -> None:
+    with pytest.raises(UsageError, match="not a plain name") as caught:
+        changed(f"name={name}")
+    assert "out=DIR" in caught.value.advice
+    with pytest.raises(UsageError, match="not a plain name"):
+        BASE.changed({"name": ""})
+    assert changed("name=träin 2.1").name == "träin 2.1"
+
+
+@pytest.mark.parametrize("word", ["epochs=", "data=", "--data=", "data= "])
+def test_a_missing_value_is_refused(word: str) -> None:
+    with pytest.raises(UsageError, match="the value is missing"):
+        parse_words([word])
+    assert parse_words([word], verbatim={"epochs", "data"})
+
+
+@pytest.mark.parametrize("word", ["-e", "-epochs", "–epochs", "—epochs"])
+def test_a_word_with_another_dash_is_not_taken_for_a_name(word: str) -> None:
+    with pytest.raises(UsageError, match="not understood"):
+        parse_words([word, "3"])
+
+
+def test_wrong_numbers_and_maps_are_named_briefly() -> None:
+    assert message("epochs=abc") == "epochs: input should be a valid number, got 'abc'"
+    assert message("seed=1.5") == "seed: input should be a valid integer, got '1.5'"
+    assert message("unfreeze=0.3") == "unfreeze: input should be a valid dictionary, got '0.3'"
+
+
+def test_a_path_in_the_home_directory_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/anna")
+    assert parse_words(["data=~/photos", "out=a~/b"])[1] == {"data": "/home/anna/photos", "out": "a~/b"}
 
 
 @pytest.mark.parametrize(

@@ -61,3 +61,20 @@ def test_a_very_long_list_of_options_is_cut() -> None:
     text = suggest("zzz", [f"network{i}" for i in range(1000)])
     assert text.endswith("(1000 in all)")
     assert len(text) < 600
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("sdd300", "did you mean 'ssd300_vgg16'?"),
+        ("SSD300_VGG16", "did you mean 'ssd300_vgg16'?"),
+        ("vgg", "did you mean 'ssd300_vgg16' or 'ssd512_vgg16'?"),
+        ("efficientnet", "did you mean 'ssdlite_efficientnet_lite0'?"),
+        ("startr", "did you mean 'starter'?"),
+        ("yolov8n", "there are: cnn, ssd300_vgg16, ssd512_vgg16, ssdlite_efficientnet_lite0, starter"),
+        ("n", "there are: cnn, ssd300_vgg16, ssd512_vgg16, ssdlite_efficientnet_lite0, starter"),
+    ],
+)
+def test_a_name_is_known_by_a_part_of_it_and_by_its_beginning(name: str, end: str) -> None:
+    options = ["starter", "ssd300_vgg16", "ssd512_vgg16", "ssdlite_efficientnet_lite0", "cnn"]
+    assert suggest(name, options) == end

@@ -1,7 +1,19 @@
 """A network small enough to be trained in a test."""
 
+from collections.abc import Sequence
+
 BACKBONE = "test_efficientnet"
 """timm's own for tests: convolutions, depthwise ones too, BatchNorms, strides up to 32, and few layers."""
 
-TINY = (f"detector.backbone={BACKBONE}", "size=96", "batch=4", "init=scratch", "trainable=*")
+TINY_NET = (f"detector.backbone={BACKBONE}", "size=96", "init=scratch", "trainable=*")
+TINY = (*TINY_NET, "batch=4")
 """Settings that make any SSDLite recipe train in a second; with `detector.name=ssdlite` any recipe."""
+
+_SAME = {"epochs": "steps", "time": "steps", "detector": "detector.name"}  # keys that exclude each other
+
+
+def replaced(words: Sequence[str], settings: Sequence[str]) -> list[str]:
+    """Return the words of a command with these settings in the place of those that it has for the same."""
+    keys = {setting.partition("=")[0] for setting in settings}
+    kept = [word for word in words if not {key := word.partition("=")[0], _SAME.get(key, key)} & keys]
+    return [*kept, *settings]

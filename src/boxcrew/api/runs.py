@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from boxcrew.core.config import Tree, read_yaml
-from boxcrew.core.errors import BoxcrewError, UsageError
+from boxcrew.core.errors import BoxcrewError, UnknownSettingError, UsageError
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.hardware.machine import Machine
 from boxcrew.plan.plan import Plan
@@ -15,10 +15,13 @@ from boxcrew.report.plots.labels import plot_labels
 from boxcrew.report.plots.plan import plot_plan
 from boxcrew.report.plots.run import write_plots
 from boxcrew.train.config import RunConfig
+from boxcrew.train.foreign_words import dotted_keys, with_hint
 from boxcrew.train.output.best_effort import BestEffort
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import explain, resume, train
+
+WEIGHT_SUFFIXES = frozenset({".pt", ".pth", ".safetensors", ".ckpt", ".onnx"})
 
 
 def run_config(start: str | None, settings: Tree) -> RunConfig:
@@ -27,11 +30,31 @@ def run_config(start: str | None, settings: Tree) -> RunConfig:
     named = settings.pop("recipe", None)
     if start and named and start != named:
         raise UsageError(f"two recipes: {start} and recipe={named}")
-    start = start or named
-    if start is not None and Path(start).suffix in {".yaml", ".yml"}:
-        stored = read_yaml(Path(start))
-        return run_config(stored.pop("recipe", None), stored).changed(settings)
-    return RECIPES.get(start or DEFAULT)().changed(settings)
+    base = _start_config(start or named or DEFAULT)
+    try:
+        return base.changed(settings)
+    except UnknownSettingError as error:
+        raise with_hint(error, dotted_keys(settings)) from None
+
+
+def _start_config(start: str) -> RunConfig:
+    """Return the settings of a recipe, or of a YAML file; a path of another kind gets advice."""
+    if start in RECIPES.names():
+        return RECIPES.get(start)()
+    path = Path(start)
+    if path.suffix in {".yaml", ".yml"}:
+        stored = read_yaml(path)
+        if "names" in stored and {"train", "val", "path"} & stored.keys():
+            raise UsageError(f"{start}: describes a data set, not a run", advice=f"train on it: data={start}")
+        return run_config(stored.pop("recipe", None), stored)
+    if path.suffix in WEIGHT_SUFFIXES:
+        problem, advice = f"{start}: weights, not a recipe", f"init=finetune init.checkpoint={start}"
+        raise UsageError(problem, advice=f"to start from them: {advice}")
+    if (path / "config.yaml").is_file():
+        raise UsageError(f"{start}: a run, not a recipe", advice=f"boxcrew resume run={start} continues it")
+    if path.exists() or "/" in start:
+        raise UsageError(f"{start}: not a recipe", advice=f"a data set is given as data={start}")
+    return RECIPES.get(start)()
 
 
 def train_run(config: RunConfig, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:

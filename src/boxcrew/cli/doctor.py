@@ -29,7 +29,7 @@ def doctor_command(words: list[str], out: Output) -> None:
     run = Path(str(tree.pop("run"))) if "run" in tree else None
     if "data" not in tree and run is None:
         raise UsageError("doctor: which data set?", advice="boxcrew doctor data=PATH")
-    config = _of_run(run, names, tree, out) if run else _of_recipe(names, tree)
+    config = _of_run(run, names, tree, out) if run else run_config(names[0] if names else None, tree)
     _require_detection(config)
     folder = choose_folder(config.out, Path("doctor") / (config.name or set_name(config.data.path)))
     _require_empty(folder)
@@ -40,13 +40,6 @@ def doctor_command(words: list[str], out: Output) -> None:
     out.result({"out": str(folder), **diagnosis.to_json()})
     if config.data.strict:
         _require_clean(diagnosis, folder)
-
-
-def _of_recipe(names: list[str], tree: Tree) -> RunConfig:
-    start = names[0] if names else None
-    if start and Path(start).suffix not in {".yaml", ".yml"} and Path(start).exists():
-        raise UsageError(f"{start}: not a recipe", advice=f"a data set is given as data={start}")
-    return run_config(start, tree)
 
 
 def _of_run(run: Path, names: list[str], tree: Tree, out: Output) -> RunConfig:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from boxcrew.cli.document import Document
 from boxcrew.core.config import Tree, parse_words
 from boxcrew.core.errors import UsageError
 from boxcrew.train.output.screen import Screen
@@ -18,17 +17,17 @@ from boxcrew.train.output.screen import Screen
 class Output(Screen):
     """The terminal of a command; it is stderr if stdout is for a JSON document."""
 
-    def __init__(self, *, as_json: bool) -> None:
-        super().__init__(Console(stderr=as_json))
-        self.as_json = as_json
+    def __init__(self, document: Document) -> None:
+        super().__init__(Console(stderr=document.is_wanted))
+        self.document = document
+
+    @property
+    def as_json(self) -> bool:
+        return self.document.is_wanted
 
     def result(self, value: Any) -> None:
-        """Print the result of the command on stdout if it is wanted as JSON."""
-        if self.as_json:
-            text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-            # JSON escapes what stdout's encoding cannot express, such as file names that are not UTF-8.
-            encoding = sys.stdout.encoding or "utf-8"
-            sys.stdout.write(text.encode(encoding, errors="backslashreplace").decode(encoding))
+        """Keep the result of the command, which is printed as JSON at the end if that is wanted."""
+        self.document.result = value
 
 
 def parse_settings(
@@ -37,8 +36,19 @@ def parse_settings(
     """Split words into positional ones, of which there may be at most `positional`, and settings."""
     names, tree = parse_words(words, verbatim=verbatim)
     if len(names) > positional:
-        raise UsageError(f"{names[positional]}: not understood", advice="settings are written key=value")
+        word, advice = names[positional], "settings are written key=value"
+        if Path(word).exists():
+            advice += f", such as data={word} or run={word}"
+        raise UsageError(f"{word}: not understood", advice=advice)
     return names, tree
+
+
+def parse_names(words: list[str], *, most: int) -> list[str]:
+    """Return the words of a command that takes at most so many names, and no settings."""
+    names, tree = parse_settings(words, positional=most)
+    for key in tree:
+        raise UsageError(f"{key}: this command takes no settings", advice="see --help")
+    return names
 
 
 def require_new(out: Path) -> None:

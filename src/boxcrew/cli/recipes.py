@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 
-from boxcrew.cli.output import Output, parse_settings
+from boxcrew.cli.output import Output, parse_names
 from boxcrew.core.config import to_yaml
 from boxcrew.recipes import RECIPES, describe
 
 
 def recipes_command(words: list[str], out: Output) -> None:
-    names, _ = parse_settings(words, positional=1)
+    names = parse_names(words, most=1)
     if names:
         recipe = RECIPES.get(names[0])
         out.result(recipe().tree())

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from boxcrew.api import plan_run, resume_run, run_config, train_run
+from boxcrew.cli.document import INTERRUPTED
 from boxcrew.cli.output import Output, parse_settings, require
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.parent_process import LAUNCHER, die_with
@@ -29,6 +30,7 @@ from boxcrew.train.run.stored_settings import resumed_settings
 
 
 def train_command(words: list[str], out: Output, *, only_explain: bool) -> None:
+    _leave_document_to_chief(out)
     names, tree = parse_settings(words, positional=1)
     config = run_config(names[0] if names else None, tree)
     if only_explain:
@@ -38,6 +40,7 @@ def train_command(words: list[str], out: Output, *, only_explain: bool) -> None:
 
 
 def resume_command(words: list[str], out: Output) -> None:
+    _leave_document_to_chief(out)
     _, tree = parse_settings(words)
     require(tree, "run", example="boxcrew resume run=runs/detect/train")
     folder = Path(str(tree.pop("run")))
@@ -45,6 +48,13 @@ def resume_command(words: list[str], out: Output) -> None:
     # Not what `resume_run` would warn of: it does so, in the process of the chief.
     config = resumed_settings(require_run(folder), tree, lambda _: None)
     _run(config, partial(resume_run, folder, tree, out), out, before=plan_before(folder, config))
+
+
+def _leave_document_to_chief(out: Output) -> None:
+    """Let only the first of several started processes print a JSON document, of a result or an error."""
+    env = read_environment(os.environ)
+    if env is not None and env.rank > 0:
+        out.document.is_wanted = False
 
 
 def _run(
@@ -66,7 +76,10 @@ def _run(
         if num_replicas + num_servers > 1:
             from boxcrew.deploy.processes.launch import start_processes  # slow to import, and rarely needed
 
-            start_processes(sys.argv[1:], num_replicas, num_servers, record_failure)
+            take = out.document.take if out.as_json else None
+            start_processes(
+                sys.argv[1:], num_replicas, num_servers, on_failure=record_failure, take_output=take
+            )
             return
         group = ReplicaGroup()
     else:
@@ -77,7 +90,7 @@ def _run(
             outcome = work(group)
             out.result({"run": str(outcome.folder), **outcome.summary})
             if outcome.interrupted:
-                sys.exit(130)
+                sys.exit(INTERRUPTED)
         elif group.is_server:
             run_parameter_server(group, Screen())
         else:

@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 from pydantic_core import CoreSchema, core_schema
 
-from boxcrew.core.errors import UsageError
+from boxcrew.core.errors import UnknownSettingError, UsageError
 from boxcrew.core.registry import suggest
 
 Tree = dict[str, Any]
@@ -80,11 +80,13 @@ class Config(BaseModel):
                 raise UsageError(
                     f"{cls.group}: a group of settings; set one of them, for example {example}=…"
                 )
-            settings[cls.shorthand] = settings.pop(_SHORT)
-        for name in settings:
+            settings = _without_short(settings, cls.group, cls.shorthand)
+        for name, setting in settings.items():
             if name not in cls.model_fields:
                 hint = suggest(str(name), list(cls.model_fields))
-                raise UsageError(f"{cls.key(str(name))}: no such setting; {hint}")
+                raise UnknownSettingError(cls.key(str(name)), hint)
+            if isinstance(setting, dict) and setting.keys() == {_SHORT}:  # perhaps not a group, but a map
+                settings[name] = setting[_SHORT]
         return settings
 
 
@@ -96,7 +98,7 @@ def _describe(error: ValidationError, group: str) -> str:
         return f"{key}: must be given"
     # A union has an error for each of its branches: the value is none of them.
     same = (detail["msg"] for detail in errors if _dotted_key(detail["loc"], group) == key)
-    messages = (message.removeprefix("Value error, ") for message in same)
+    messages = (message.removeprefix("Value error, ").partition(", unable to parse")[0] for message in same)
     problem = " or ".join(dict.fromkeys(message[:1].lower() + message[1:] for message in messages))
     return f"{key or 'settings'}: {problem}, got {first['input']!r}"
 
@@ -123,10 +125,19 @@ class ChosenBy:
     def _choose(self, value: object) -> object:
         if isinstance(value, Config):
             return value
-        tree = dict(value) if isinstance(value, Mapping) else {_SHORT: value}
-        if _SHORT in tree:
-            tree[self.setting] = tree.pop(_SHORT)
+        settings = dict(value) if isinstance(value, Mapping) else {_SHORT: value}
+        tree = _without_short(settings, self.lookup(self.default).group, self.setting)
         return self.lookup(str(tree.get(self.setting, self.default))).of(tree)
+
+
+def _without_short(settings: Tree, group: str, setting: str) -> Tree:
+    """Return settings in which a value given to the group itself is that of the `setting` it stands for."""
+    if _SHORT not in settings:
+        return settings
+    if setting in settings:
+        values = f"{group}={settings[_SHORT]} and {group}.{setting}={settings[setting]}"
+        raise UsageError(f"{values}: the same setting twice", advice="give it once")
+    return {setting if name == _SHORT else name: value for name, value in settings.items()}
 
 
 commas = BeforeValidator(
@@ -141,7 +152,7 @@ none_is_a_choice = BeforeValidator(lambda value: "none" if value is None else va
 
 
 def parse_words(words: Sequence[str], *, verbatim: Collection[str] = ()) -> tuple[list[str], Tree]:
-    """Split command-line words into positional ones and settings.
+    """Split command-line words into positional ones and settings, of which each may be given once.
 
     `key=value`, `--key=value` and `--key value` mean the same; `--flag` alone means `flag=true`. Dashes
     inside a key are read as underscores. The values of `verbatim` keys stay as they were written.
@@ -153,39 +164,58 @@ def parse_words(words: Sequence[str], *, verbatim: Collection[str] = ()) -> tupl
         word = rest.pop(0)
         name, equals, value = word.lstrip("-").partition("=")
         if not word.startswith("--") and not equals:
-            positional.append(word)
+            positional.append(_positional(word))
             continue
         if not equals:
             value = rest.pop(0) if rest and not rest[0].startswith("--") and "=" not in rest[0] else "true"
         if not name:
-            raise UsageError(f"{word}: not a setting", advice="write key=value")
+            raise UsageError(f"{word}: not a setting", advice="write key=value, without spaces")
         key = name.replace("-", "_")
-        put(settings, key, value if key in verbatim else _value(value))
+        put(settings, key, value if key in verbatim else _value(value, key))
     return positional, settings
 
 
-def _value(text: str) -> object:
+def _positional(word: str) -> str:
+    if word.startswith(("-", "–", "—", "−")):  # the long ones come from word processors
+        raise UsageError(f"{word}: not understood", advice="write key=value, or --key value")
+    return word
+
+
+def _value(text: str, key: str) -> object:
     """Read lists, maps and null as YAML; all else stays text, which the setting's type converts."""
+    if not text.strip():
+        raise UsageError(f"{key}=: the value is missing", advice=f"write {key}=VALUE, without spaces")
     if text.startswith(("[", "{")):
         try:
             return yaml.safe_load(text)
         except yaml.YAMLError:
-            raise UsageError(f"{text}: not a list or map", advice="write [a, b] or {a: 1}") from None
+            problem, advice = f"{key}={text}: not a list or map", "write [a, b] or {a: 1}, in quotes"
+            raise UsageError(problem, advice=advice) from None
+    if text.startswith("~/"):  # not every shell expands it after a =
+        return str(Path(text).expanduser())
     return None if text in {"null", "none", "None", "~"} else text
 
 
 def put(tree: Tree, key: str, value: object) -> None:
-    """Set a dotted key in a tree that the caller owns."""
+    """Set a dotted key in a tree that the caller owns; `UsageError` if it is set already."""
     *groups, last = key.split(".")
     for group in groups:
         inner = tree.setdefault(group, {})
         if not isinstance(inner, dict):
             inner = tree[group] = {_SHORT: inner}
         tree = inner
-    if isinstance(tree.get(last), dict) and not isinstance(value, dict):
-        tree[last][_SHORT] = value
-    else:
-        tree[last] = value
+    tree[last] = _joined(tree[last], value, key) if last in tree else value
+
+
+def _joined(old: object, new: object, key: str) -> object:
+    """Return what was given for one key twice: a group's settings and its short value, or two parts of it."""
+    if not isinstance(old, dict) and not isinstance(new, dict):
+        raise UsageError(f"{key}: given twice, {old} and {new}", advice="give it once")
+    joined: Tree = dict(old) if isinstance(old, dict) else {_SHORT: old}
+    for name, value in (new if isinstance(new, dict) else {_SHORT: new}).items():
+        inner = f"{key}.{name}" if name else key
+        joined[name] = _joined(joined[name], value, inner) if name in joined else value
+    return joined
 
 
 def merge(base: Tree, change: Tree, *, choices: Mapping[str, str]) -> Tree:
@@ -202,8 +232,8 @@ def merge(base: Tree, change: Tree, *, choices: Mapping[str, str]) -> Tree:
             merged[name] = copy.deepcopy(value)
             continue
         new = dict(value) if isinstance(value, Mapping) else {_SHORT: value}
-        if choice and _SHORT in new:
-            new[choice] = new.pop(_SHORT)
+        if choice:
+            new = _without_short(new, name, choice)
         afresh = choice in new and new[choice] != old.get(choice)
         merged[name] = copy.deepcopy(new) if afresh else merge(old, new, choices={})
     return merged

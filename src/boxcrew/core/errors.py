@@ -27,6 +27,14 @@ class UsageError(BoxcrewError):
     exit_code = 2
 
 
+class UnknownSettingError(UsageError):
+    """A setting that does not exist; `key` is its full key, which may be another tool's word for one."""
+
+    def __init__(self, key: str, hint: str) -> None:
+        super().__init__(f"{key}: no such setting; {hint}")
+        self.key = key
+
+
 class DataError(BoxcrewError):
     exit_code = 3
 

@@ -12,15 +12,29 @@ from boxcrew.core.errors import UsageError
 
 T = TypeVar("T")
 _MOST_LISTED = 40
+_MOST_SUGGESTED = 3
+_LEAST_PART = 3  # letters that are enough to know an option by a part of its name
 
 
 def suggest(name: str, options: Sequence[str]) -> str:
     """Return the end of a 'no such' message: the nearest option if one is near, else all (or the first)."""
-    near = get_close_matches(name, options, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean {near[0]!r}?"
+    if near := _nearest(name.lower(), options):
+        return f"did you mean {' or '.join(map(repr, near))}?"
     listed = ", ".join(sorted(options)[:_MOST_LISTED])
     return f"there are: {listed}" + (f", … ({len(options)} in all)" if len(options) > _MOST_LISTED else "")
+
+
+def _nearest(name: str, options: Sequence[str]) -> list[str]:
+    """Return the option that is spelled like `name`; else those that contain it; else one that begins so."""
+    lowered = {option.lower(): option for option in options}
+    if near := get_close_matches(name, lowered, n=1, cutoff=0.6):
+        return [lowered[near[0]]]
+    if len(name) < _LEAST_PART:
+        return []
+    if inside := [option for low, option in lowered.items() if name in low]:
+        return sorted(inside, key=len)[:_MOST_SUGGESTED]
+    beginnings = {low[: len(name)]: option for low, option in sorted(lowered.items(), reverse=True)}
+    return [beginnings[start] for start in get_close_matches(name, beginnings, n=1, cutoff=0.75)]
 
 
 class Registry(Generic[T]):

@@ -136,7 +136,8 @@ def _device(machine: Machine, wanted: str) -> tuple[Device, str]:
         if wanted in {device.name, device.kind} or (wanted == "gpu" and device.kind != "cpu"):
             return device, f"device={wanted} was requested"
     names = ", ".join(device.name for device in machine.devices)
-    raise UsageError(f"device={wanted}: not on this machine", advice=f"it has: {names}")
+    spelling = f"a device has a kind, such as cuda:{wanted}; " if wanted.isdigit() else ""
+    raise UsageError(f"device={wanted}: not on this machine", advice=f"{spelling}it has: {names}")
 
 
 def _strategies(deploy: DeployConfig, devices: Sequence[Device], num: int) -> list[tuple[Strategy, str]]:

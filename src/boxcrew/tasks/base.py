@@ -104,7 +104,7 @@ class TaskConfig(Config):
             return super().of(value)
         except UsageError as error:
             group = error.message.removeprefix(f"{cls.group}.")
-            if group.partition(".")[0] not in cls.hoisted:
+            if group == error.message or group.partition(".")[0] not in cls.hoisted:
                 raise
             raise UsageError(group, advice=error.advice) from None
 

@@ -18,7 +18,7 @@ from boxcrew.data.examples.example_set import InputKind
 from boxcrew.data.loading.example_samples import Augmentation, eval_example_batches
 from boxcrew.evaluate.advice import Advice, generalization_gap
 from boxcrew.evaluate.classification import ClassificationEvaluation
-from boxcrew.evaluate.evaluation import Evaluation, numbers_to_json
+from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.language import LanguageReport, evaluate_language
 from boxcrew.nets.class_losses import cross_entropy
 from boxcrew.nets.initialization import initialize

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
 from boxcrew.core.config import ChosenBy, Config, Names, Tree, merge, put
-from boxcrew.core.errors import UsageError
+from boxcrew.core.errors import UnknownSettingError, UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.core.units import parse_duration
 from boxcrew.data.config import DataConfig
@@ -179,6 +179,7 @@ class RunConfig(Config):
         """Return a copy with some settings changed. A new limit (steps, epochs, time) replaces all three:
         someone who asks for 1000 steps does not want the epochs of a recipe to end them.
         """
+        _check_given(settings)
         base, kind = self.tree(), _task_class(settings, self.task.name)
         if any(settings.get(limit) is not None for limit in LIMITS):
             base |= dict.fromkeys(LIMITS)
@@ -190,6 +191,17 @@ class RunConfig(Config):
 LIMITS = ("steps", "epochs", "time")
 CHOICES = {"task": "name", "init": "kind", "optim": "name", "schedule": "name", "data": "path"}
 """For each group the setting that decides which others it has."""
+
+
+def _check_given(settings: Mapping[str, Any]) -> None:
+    """Refuse what cannot be meant together, and a name that leads out of runs/."""
+    if settings.get("steps") is not None and settings.get("epochs") is not None:
+        problem = f"steps={settings['steps']} and epochs={settings['epochs']}: two lengths of the run"
+        raise UsageError(problem, advice="give one of them; time= can be added to either")
+    name = settings.get("name")
+    if name is not None and (set(str(name)) & set("/\\") or str(name) in {"", ".", ".."}):
+        problem = f"name={name}: not a plain name for a directory under runs/"
+        raise UsageError(problem, advice="for a directory elsewhere give out=DIR")
 
 
 def _task_class(settings: Mapping[str, Any], default: str) -> type[TaskConfig]:
@@ -206,7 +218,7 @@ def _with_task_groups(settings: Mapping[str, Any]) -> Tree:
     known = [*RunConfig.model_fields, *kind.hoisted]
     for name in settings:
         if name not in known:
-            raise UsageError(f"{name}: no such setting; {suggest(str(name), known)}")
+            raise UnknownSettingError(str(name), suggest(str(name), known))
     tree = {name: value for name, value in settings.items() if name not in kind.hoisted}
     groups = {name: settings[name] for name in kind.hoisted if name in settings}
     if groups:

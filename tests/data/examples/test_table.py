@@ -97,3 +97,22 @@ def test_rows_without_a_header_are_refused(tmp_path: Path, lines: tuple[str, ...
 )
 def test_names_that_look_like_numbers(tmp_path: Path, lines: tuple[str, ...]) -> None:
     assert read(tmp_path, *lines).names == tuple(lines[0].split(","))
+
+
+@pytest.mark.parametrize("line", ["sep=;\n", '"sep=;"\r\n', "SEP=;\n"])
+def test_excels_line_about_the_separator_is_not_the_header(tmp_path: Path, line: str) -> None:
+    (tmp_path / "a.csv").write_text(f"{line}width;kind,x\n3,5;a\n4;b\n5;c;d\n", newline="")
+    table, problems = read_table(tmp_path / "a.csv")
+    assert table.names == ("width", "kind,x")
+    assert list(table.rows) == [["3.5", "a"], ["4", "b"]]
+    assert list(table.lines) == [3, 4]
+    assert [problem.at for problem in problems] == ["line 5"]
+
+
+def test_an_empty_column_after_the_last_comma_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("width,kind,\n3,a,\n4,b,\n")
+    table, problems = read_table(tmp_path / "a.csv")
+    assert (table.names, list(table.rows), problems) == (("width", "kind"), [["3", "a"], ["4", "b"]], [])
+    (tmp_path / "a.csv").write_text("width,kind,\n3,a,\n4,b,note\n")
+    with pytest.raises(DataError, match="column 3 has no name"):
+        read_table(tmp_path / "a.csv")

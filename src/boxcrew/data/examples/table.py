@@ -20,6 +20,7 @@ from boxcrew.data.checks.problem import Action, Problem, ProblemKind
 from boxcrew.data.folders import read_utf8
 
 _SEPARATORS = ",;\t"
+_NAMED_SEPARATOR = re.compile(r'"?sep=([,;\t])"?\n', re.IGNORECASE)
 _LONGEST_HEADER = 100_000  # characters that are searched for the separator
 _QUOTED = re.compile(r'"[^"]*"')  # separators within quotation marks do not count
 _DECIMAL_COMMA = re.compile(r"([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)")
@@ -76,12 +77,11 @@ def problem_at(
 
 def read_table(file: Path) -> tuple[Table, list[Problem]]:
     """Read a CSV file, and report rows of another length than the header, which are left out. The separator
-    is the comma, semicolon or tab that the header has most of. Unless it is the comma, numbers may have
-    decimal commas: 3,94 is read as 3.94. Empty lines are skipped.
+    is the comma, semicolon or tab that the header has most of, or that a first line such as Excel's sep=;
+    names. Unless it is the comma, numbers may have decimal commas: 3,94 is read as 3.94. Empty lines, and an
+    empty column after the last separator, are skipped.
     """
-    text = read_utf8(file)
-    header = _QUOTED.sub("", text.lstrip()[:_LONGEST_HEADER]).split("\n", 1)[0]
-    separator = max(_SEPARATORS, key=header.count)
+    text, separator = _separated(read_utf8(file))
     rows, lines, problems, names = [], [], list[Problem](), list[str]()
     for line, row in _rows(file, text, separator):
         if not names:
@@ -95,8 +95,18 @@ def read_table(file: Path) -> tuple[Table, list[Problem]]:
             problems.append(Problem("row-malformed", file.name, message, "left out", at=at, value=value))
     if not names:
         raise DataError(f"{file}: is empty", advice="give a file with a header and rows")
+    if len(names) > 1 and not names[-1] and not any(row[-1] for row in rows):
+        names, rows = names[:-1], [row[:-1] for row in rows]
     _check_names(file, names, rows[:_FIRST_ROWS])
     return Table(file=file, names=tuple(names), rows=rows, lines=lines), problems
+
+
+def _separated(text: str) -> tuple[str, str]:
+    """Return the text, in which Excel's line about the separator is empty, and the separator."""
+    if named := _NAMED_SEPARATOR.match(text):
+        return text[named.end() - 1 :], named[1]
+    header = _QUOTED.sub("", text.lstrip()[:_LONGEST_HEADER]).split("\n", 1)[0]
+    return text, max(_SEPARATORS, key=header.count)
 
 
 def _rows(file: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:

@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -33,11 +33,20 @@ class OnFailure(Protocol):
     def __call__(self, folders: Sequence[Path], reason: str, *, is_own: bool) -> None: ...
 
 
-def start_processes(words: Sequence[str], num_replicas: int, num_servers: int, on_failure: OnFailure) -> None:
+def start_processes(
+    words: Sequence[str],
+    num_replicas: int,
+    num_servers: int,
+    *,
+    on_failure: OnFailure,
+    take_output: Callable[[str], None] | None = None,
+) -> None:
     """Run `boxcrew` with these command-line words in as many processes, and wait for them. Only the chief
-    prints here; the errors of the others are shown if they fail.
+    prints here; the errors of the others are shown if they fail. `take_output` gets what the chief wrote on
+    stdout, which is then not shown, whether the processes fail or not.
     """
     num = num_replicas + num_servers
+    redirects = dict.fromkeys(range(1, num), Std.ALL) | ({0: Std.OUT} if take_output else {})
     with tempfile.TemporaryDirectory(prefix="boxcrew-") as folder:
         config = LaunchConfig(
             min_nodes=1,
@@ -52,7 +61,7 @@ def start_processes(words: Sequence[str], num_replicas: int, num_servers: int, o
             shutdown_timeout=120,  # seconds to finish a step and to save
             signals_to_handle="SIGTERM,SIGINT",  # not SIGHUP, which nohup keeps away from us
             local_addr=LOCALHOST,
-            logs_specs=DefaultLogsSpecs(log_dir=folder, redirects=dict.fromkeys(range(1, num), Std.ALL)),
+            logs_specs=DefaultLogsSpecs(log_dir=folder, redirects=redirects),
         )
         # The chief runs the rendezvous store itself: if it is gone, the others notice.
         os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
@@ -71,6 +80,10 @@ def start_processes(words: Sequence[str], num_replicas: int, num_servers: int, o
             raise BoxcrewError(reason, advice=RESUME_ADVICE) from None
         except SignalException:  # Ctrl-C and the like: passed on to the replicas, which have saved by now
             sys.exit(_INTERRUPTED)
+        finally:
+            if take_output:
+                files = sorted(Path(folder).rglob("0/stdout.log"))
+                take_output(files[-1].read_text(encoding="utf-8", errors="replace") if files else "")
 
 
 def _run_folders() -> list[Path]:

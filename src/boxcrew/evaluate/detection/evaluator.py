@@ -16,7 +16,7 @@ from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.detection.metrics import evaluate_detections
 from boxcrew.evaluate.detection.predictor import Predictor, PredictSeconds
 from boxcrew.evaluate.detection.types import DetectionReport, EvaluatedImage
-from boxcrew.evaluate.evaluation import Evaluation, is_measured, numbers_to_json
+from boxcrew.evaluate.evaluation import Evaluation, is_measured
 from boxcrew.nets.layers import eval_mode
 
 if TYPE_CHECKING:
