@@ -35,6 +35,7 @@ _HEAD_BYTES = (4096, 65536)  # the first is enough for most JPEGs, the second if
 _READ_ONLY = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # O_BINARY exists on Windows only
 DECODING_FAULTS = (
     OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, struct.error, zlib.error,
+    AssertionError, RuntimeError,  # of a closed file; of damaged AVIF files
 )  # fmt: skip
 
 # Both libraries would print warnings about files that the errors here report.
@@ -65,6 +66,11 @@ def read_image(path: Path, *, reduction: int = 1) -> Image:
     complete is decoded as far as possible, as by every library.
     """
     return _decode(path, _read(path), reduction=reduction)
+
+
+def decode_image(data: bytes, *, name: str = "image data") -> Image:
+    """Return the image of a file whose content is in memory, as `read_image` does; errors call it `name`."""
+    return _decode(Path(name), data)
 
 
 def convert_pillow(image: Pillow.Image) -> Image:
