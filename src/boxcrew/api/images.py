@@ -27,8 +27,6 @@ ImageLike = str | os.PathLike[str] | bytes | IO[bytes] | Pillow.Image | npt.NDAr
 an array or tensor (see `boxcrew.api.image_arrays`).
 """
 
-SOURCES = "an image, a folder, a 'glob*.jpg' or a .txt file with a path on each line"
-
 Warn = Callable[[str], None]
 _Item = TypeVar("_Item")
 _Read = TypeVar("_Read")
@@ -113,7 +111,8 @@ def find_images(source: str | os.PathLike[str]) -> list[Path]:
     else:
         files = sorted(Path(p) for p in glob.glob(str(source), recursive=True) if Path(p).is_file())  # noqa: PTH207 - patterns may be absolute
     if not files:
-        raise DataError(f"source={source}: no image found", advice=f"give {SOURCES}")
+        advice = "give an image, a folder, a 'glob*.jpg' or a .txt list of paths"
+        raise DataError(f"source={source}: no image found", advice=advice)
     return files
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from boxcrew.core.config import Tree, parse_words
 from boxcrew.core.errors import UsageError
+from boxcrew.report.json_array import JsonArray
 from boxcrew.train.output.screen import Screen
 
 
@@ -24,11 +25,21 @@ class Output(Screen):
 
     def result(self, value: Any) -> None:
         """Print the result of the command on stdout if it is wanted as JSON."""
+        self._write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+    def results(self, out: Path) -> JsonArray:
+        """Return an array to which the results of a command are added one by one. If they are wanted as JSON,
+        each is printed at once; together they are one document, which also names the folder `out`.
+        """
+        start = f'{{"out": {json.dumps(str(out), ensure_ascii=False)}, "results": ['
+        return JsonArray(self._write, start=start, end="]}\n")
+
+    def _write(self, text: str) -> None:
         if self.as_json:
-            text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
             # JSON escapes what stdout's encoding cannot express, such as file names that are not UTF-8.
             encoding = sys.stdout.encoding or "utf-8"
             sys.stdout.write(text.encode(encoding, errors="backslashreplace").decode(encoding))
+            sys.stdout.flush()
 
 
 def parse_settings(

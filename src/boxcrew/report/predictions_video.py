@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from boxcrew.core.units import counted
 from boxcrew.data.images.video import VideoFile
 from boxcrew.report.predictions import Result
 
@@ -16,18 +17,21 @@ class PredictionVideo:
 
     def __init__(self, folder: Path, *, stem: str, rate: float) -> None:
         self._video: VideoFile | None = None  # until the size of its frames is known
-        self._stem, self._rate = folder / stem, rate
+        self._stem, self._rate, self._num = folder / stem, rate, 0
         self._lines = (folder / "predictions.jsonl").open("w", encoding="utf-8", buffering=1)
 
     @property
     def contents(self) -> str:
-        return f"{self._video.path.name}, predictions.jsonl" if self._video else "predictions.jsonl"
+        """The files, for people."""
+        video = f"{self._video.path.name} of {counted(self._num, 'frame')}, " if self._video else ""
+        return f"{video}predictions.jsonl"
 
     def add(self, result: Result) -> None:
         if self._video is None:
             height, width = result.image.shape[:2]
             self._video = VideoFile(self._stem, (width, height), self._rate)
         self._video.add(result.plot())
+        self._num += 1
         self._lines.write(json.dumps(result.to_json(), ensure_ascii=False, allow_nan=False) + "\n")
 
     def close(self) -> None:
