@@ -138,8 +138,9 @@ def test_a_batch_is_many_images(detector: Detector, photos: list[Path]) -> None:
     pixels = np.stack([read_image(photo) for photo in photos[:3]])
     expected = detector.predict(list(pixels), score=0.05)
     batch = torch.from_numpy(pixels).permute(0, 3, 1, 2)
-    for images in (pixels, batch, batch / 255, pixels.transpose(0, 3, 1, 2)):
-        results = detector.predict(images, score=0.05)  # type: ignore[arg-type]
+    batches: tuple[Any, ...] = (pixels, batch, batch / 255, pixels.transpose(0, 3, 1, 2))
+    for images in batches:
+        results = detector.predict(images, score=0.05)
         for result, alone in zip(results, expected, strict=True):
             assert_same(result, alone)
         assert len(list(detector.predict_many(images))) == 3
@@ -156,7 +157,7 @@ def test_predict_many_of_one_image_has_one_result(detector: Detector, photos: li
 
 def test_whatever_cannot_be_read_is_left_out(detector: Detector, photos: list[Path]) -> None:
     pixels = read_image(photos[0])
-    bad = [
+    bad: list[Any] = [
         None,
         b"no image",
         np.full((4, 4), np.nan),

@@ -382,9 +382,9 @@ def test_a_full_disk_is_no_bug_of_ours(
 def test_a_classifier_takes_images_but_no_video(
     boxcrew: Call, classifier: Path, clip: Path, photos: list[Path], url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for source in (clip, 0):
-        message = f"source={source}: a video or camera, which only a detector takes"
-        refused(boxcrew, 2, message, f"run={classifier}", f"source={source}", "--json")
+    for frames in (clip, 0):
+        message = f"source={frames}: a video or camera, which only a detector takes"
+        refused(boxcrew, 2, message, f"run={classifier}", f"source={frames}", "--json")
     Path("mine.txt").write_text(f"{photos[0]}\n")
     give_stdin(monkeypatch, photos[0].read_bytes())
     classes = []

@@ -45,7 +45,8 @@ def test_frames_have_numbers_times_and_pixels(clip: Path) -> None:
 
 def test_a_stride_leaves_frames_out_and_keeps_the_speed(clip: Path) -> None:
     source = open_video(clip, stride=3)
-    assert (source.num_frames, source.rate, source.is_live) == (4, pytest.approx(5 / 3), False)
+    assert (source.num_frames, source.is_live) == (4, False)
+    assert source.rate == pytest.approx(5 / 3)
     frames, _ = read(clip, stride=3)
     assert [frame.number for frame in frames] == [0, 3, 6, 9]
     for frame in frames:
