@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 from PIL import Image as Pillow
 
 import boxcrew
@@ -127,21 +128,48 @@ def test_images_are_read_only_a_batch_ahead(detector: Detector, photos: list[Pat
     results.close()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    ("image", "message"),
-    [
-        (None, "NoneType is not an image: give a path, a Pillow image or an RGB array"),
-        (b"\xff\xd8", "bytes is not an image"),
-        (np.zeros((4, 4), dtype=np.uint8), r"an array of uint8 \(4, 4\) is not an image"),
-        (np.zeros((4, 4, 3), dtype=np.float32), r"an array of float32 \(4, 4, 3\) is not an image"),
-        (np.zeros((3, 8, 8), dtype=np.uint8), r"an array of uint8 \(3, 8, 8\) is not an image"),
-        (np.zeros((0, 4, 3), dtype=np.uint8), r"an array of uint8 \(0, 4, 3\) is not an image"),
-        ([1], "int is not an image"),
-    ],
-)
-def test_what_is_no_image_is_refused(detector: Detector, image: Any, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        detector.predict(image)
+@pytest.mark.parametrize("images", [None, 1, [1], {"a": 1}, [[1.0]], object(), range(3)])
+def test_what_is_no_image_is_refused(detector: Detector, images: Any) -> None:
+    with pytest.raises(UsageError, match="is not an image: give a path, bytes, a binary file, a Pillow"):
+        detector.predict(images)
+
+
+def test_a_batch_is_many_images(detector: Detector, photos: list[Path]) -> None:
+    pixels = np.stack([read_image(photo) for photo in photos[:3]])
+    expected = detector.predict(list(pixels), score=0.05)
+    batch = torch.from_numpy(pixels).permute(0, 3, 1, 2)
+    batches: tuple[Any, ...] = (pixels, batch, batch / 255, pixels.transpose(0, 3, 1, 2))
+    for images in batches:
+        results = detector.predict(images, score=0.05)
+        for result, alone in zip(results, expected, strict=True):
+            assert_same(result, alone)
+        assert len(list(detector.predict_many(images))) == 3
+
+
+def test_predict_many_of_one_image_has_one_result(detector: Detector, photos: list[Path]) -> None:
+    pixels = read_image(photos[0])
+    with photos[0].open("rb") as file:
+        for image in (pixels, torch.from_numpy(pixels), photos[0].read_bytes(), Pillow.open(photos[0]), file):
+            (result,) = detector.predict_many(image)  # type: ignore[arg-type]
+            np.testing.assert_array_equal(result.image, pixels)
+    assert list(detector.predict_many([])) == []
+
+
+def test_whatever_cannot_be_read_is_left_out(detector: Detector, photos: list[Path]) -> None:
+    pixels = read_image(photos[0])
+    bad: list[Any] = [
+        None,
+        b"no image",
+        np.full((4, 4), np.nan),
+        pixels.astype(np.int32) - 256,
+        torch.zeros(2),
+        "no.png",
+    ]
+    warnings: list[str] = []
+    results = list(detector.predict_many([pixels, *bad, photos[0]], batch=3, warn=warnings.append))
+    assert [result.path for result in results] == [None, photos[0]]
+    assert len(warnings) == len(bad)
+    assert all(warning.startswith("left out: ") for warning in warnings)
 
 
 def test_a_folder_is_not_one_image(detector: Detector, photos: list[Path]) -> None:

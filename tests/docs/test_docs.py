@@ -9,11 +9,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from boxcrew.cli.main import main
 from boxcrew.data.detection.formats.shelf import ShelfSource
 from boxcrew.data.examples.formats.embedded import ProductScenes
+from boxcrew.data.images.video import VideoFile
 from boxcrew.tasks import frechet_features
 from tests.helpers.tiny import TINY, TINY_NET, replaced
 
@@ -79,9 +81,18 @@ def desk(
     photo = sorted((tiny_set / "JPEGImages").iterdir())[0]
     shutil.copy(photo, new / "one.png")
     shutil.copy(photo, tmp_path / "photo.jpg")
+    write_clip(tmp_path / "clip")
     shutil.copytree(tiny_run, tmp_path / "runs" / "detect" / "train")
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def write_clip(stem: Path) -> None:
+    """A video of a few frames."""
+    clip = VideoFile(stem, (96, 64), 5.0)
+    for gray in (0, 100, 200):
+        clip.add(np.full((64, 96, 3), gray, dtype=np.uint8))
+    clip.close()
 
 
 def shortened(words: list[str]) -> list[str]:

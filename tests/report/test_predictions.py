@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Detections
 from boxcrew.data.images.reading import read_image
-from boxcrew.report.predictions import PredictionFolder, Result
+from boxcrew.data.images.video import VideoFrame
+from boxcrew.report.predictions import ClassResult, GeneratedImages, Result
+from boxcrew.report.predictions_folder import ClassFile, PredictionFolder
 
 CLASSES = ("phone", "books")
 
@@ -43,10 +45,64 @@ def test_all_forms_say_the_same(tmp_path: Path) -> None:
     assert read_image(out / "images" / "photo.jpg").shape == (100, 200, 3)
 
 
-def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("x")
-    with pytest.raises(UsageError, match="not empty"):
-        PredictionFolder(tmp_path, CLASSES)
+def test_a_name_that_a_number_would_give_stays_with_its_image(tmp_path: Path) -> None:
+    folder = PredictionFolder(tmp_path / "out", CLASSES)
+    for name in (
+        "a/photo.jpg",
+        "a/photo-2.jpg",
+        "b/photo.jpg",
+        "c/photo.jpg",
+        "https://x.org/a%20b.jpg?c=/d",
+    ):
+        folder.add(result(name) if "://" not in name else replace(result(None), name=name))
+    folder.close()
+    names = sorted(path.stem for path in (tmp_path / "out" / "labels").iterdir())
+    assert names == ["d", "photo", "photo-2", "photo-3", "photo-4"]
+    coco = json.loads((tmp_path / "out" / "coco.json").read_text())
+    assert [image["file_name"] for image in coco["images"]][2:4] == ["b/photo.jpg", "c/photo.jpg"]
+    assert coco["images"][-1]["file_name"] == "https://x.org/a%20b.jpg?c=/d"
+
+
+def test_files_without_results_are_valid_too(tmp_path: Path) -> None:
+    PredictionFolder(tmp_path / "out", CLASSES).close()
+    assert json.loads((tmp_path / "out" / "predictions.json").read_text()) == []
+    coco = json.loads((tmp_path / "out" / "coco.json").read_text())
+    assert (coco["images"], coco["annotations"], len(coco["categories"])) == ([], [], 2)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "coco.json", "images", "labels", "predictions.json",
+    }  # fmt: skip
+
+
+def test_the_file_of_classes_is_an_array(tmp_path: Path) -> None:
+    file = ClassFile(tmp_path)
+    probabilities = np.array([0.25, 0.75], dtype=np.float32)
+    for name in ("a", "\udcff"):  # the second is of a file name that is not UTF-8
+        file.add(ClassResult(source=name, probabilities=probabilities, classes=CLASSES))
+    file.close()
+    first, second = json.loads((tmp_path / "predictions.json").read_text())
+    assert first["classes"][0] == {"name": "books", "probability": 0.75}
+    assert second["source"] == "\udcff"
+
+
+def test_a_result_is_short_to_show_and_easy_to_go_through() -> None:
+    prediction = result()
+    assert repr(prediction) == "Result(a/photo.jpg, 200 x 100, 1 books, 1 phone)"
+    assert len(prediction) == 2
+    first, second = prediction
+    assert (first.name, first.label, first.box) == ("books", 1, (10.0, 20.0, 60.0, 80.0))
+    box, score, label, name = second
+    assert (box, score, label, name) == ((0.0, 0.0, 100.0, 50.0), 0.5, 0, "phone")
+    frame = VideoFrame(number=12, seconds=0.4804, image=prediction.image)
+    in_video = replace(prediction, path=None, frame=frame)
+    assert repr(in_video).startswith("Result(frame 12, ")
+    assert list(in_video.to_json().items())[:2] == [("frame", 12), ("seconds", 0.48)]
+
+
+def test_other_results_are_short_to_show_too() -> None:
+    classes = ClassResult(source=None, probabilities=np.array([0.5, 0.25, 0.25]), classes=("a", "b", "c"))
+    assert repr(classes) == "ClassResult(sample, a 0.50)"
+    images = GeneratedImages(torch.zeros(3, 1, 28, 20, dtype=torch.uint8))
+    assert (repr(images), len(images)) == ("GeneratedImages(3 images of 20 x 28)", 3)
 
 
 def test_plot_is_a_new_picture(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 import torch
 
-from boxcrew.api.images import ImageLike, Warn, as_many, find_images, load_image, read_ahead
+from boxcrew.api.images import ImageLike, Warn, as_many, each_of, find_images, load_image, read_ahead
 from boxcrew.api.model import Model
 from boxcrew.data.examples.example_set import Array
 from boxcrew.data.loading.collate import as_tensor
@@ -47,15 +47,15 @@ class Classifier(Model):
     def predict_many(
         self, source: str | Path | Iterable[SampleLike], *, batch: int = BATCH, warn: Warn = warnings.warn
     ) -> Iterator[ClassResult]:
-        """Yield the result of each image of a folder or glob pattern, row of a CSV file, text of a file or
-        folder, or sample of a list or generator, in order.
+        """Yield the result of each image of a folder, glob pattern or .txt file of paths, row of a CSV file,
+        text of a file or folder, or sample of a list or generator, in order.
 
         Samples that cannot be read are left out; `warn` is called for them and for doubtful values.
         """
         samples: Iterable[NamedSample]
         if not isinstance(source, str | Path):
-            samples = ((None, sample) for sample in source)
-        elif self._takes_images:
+            samples = ((None, sample) for sample in each_of(source))
+        elif self.takes_images:
             samples = ((None, file) for file in find_images(source))
         else:
             samples = read_samples(Path(source), self.loaded.facts, warn)
@@ -63,12 +63,13 @@ class Classifier(Model):
             yield from self._classify(inputs)
 
     @property
-    def _takes_images(self) -> bool:
+    def takes_images(self) -> bool:
+        """True if the samples are images, not rows or texts."""
         return bool(self.loaded.facts.kind == "images")
 
     def _encode(self, named: NamedSample) -> tuple[str | None, Array]:
         name, sample = named
-        if self._takes_images:
+        if self.takes_images:
             path, sample = load_image(sample)
             name = None if path is None else str(path)
         return name, encode_sample(sample, self.loaded.facts)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import overload
 
-from boxcrew.api.images import ImageLike, Warn, as_many, find_images, load_image, read_ahead
+from boxcrew.api.images import ImageLike, Warn, as_many, each_of, find_images, load_image, read_ahead
 from boxcrew.api.model import Model
 from boxcrew.core.types import Image
+from boxcrew.data.images.video import VideoFrame, is_video, open_video
 from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.recipes import DEFAULT
 from boxcrew.report.predictions import Result
@@ -32,9 +34,11 @@ class Detector(Model):
     @overload
     def predict(self, image: Iterable[ImageLike], *, score: float = 0.25) -> list[Result]: ...
     def predict(self, image: object, *, score: float = 0.25) -> Result | list[Result]:
-        """Detect objects in an image, or in each of a list or generator of images.
+        """Detect objects in an image, or in each of a list, generator or batch (N, C, H, W) of images.
 
-        An image is a file, a Pillow image, or an RGB array (H, W, 3) of uint8.
+        An image is a path, the content of a file (bytes, or a file opened in binary mode), a Pillow image,
+        an array or a tensor; `boxcrew.api.image_arrays` has the rules for the last two. Detections with a
+        score below `score` are left out.
         """
         many = as_many(image)
         if many is None:
@@ -52,14 +56,28 @@ class Detector(Model):
         batch: int = BATCH,
         warn: Warn = warnings.warn,
     ) -> Iterator[Result]:
-        """Yield the result of each image of a file, folder, glob pattern, list or generator, in order.
+        """Yield the result of each image of a folder, glob pattern, .txt file of paths, list or generator, or
+        of each frame of a video file, in order.
 
-        While `batch` images are computed together, the next are read. Files that cannot be read are left out,
-        and `warn` is called.
+        While `batch` images are computed together, the next are read. Images that cannot be read are left
+        out, and `warn` is called.
         """
-        images = find_images(source) if isinstance(source, str | Path) else source
+        if isinstance(source, str | Path) and is_video(source):
+            frames = open_video(Path(source)).frames(warn)
+            yield from self.predict_frames(frames, score=score, batch=batch)
+            return
+        images = find_images(source) if isinstance(source, str | Path) else each_of(source)
         for loaded in read_ahead(images, load_image, batch=batch, warn=warn):
             yield from self._detect(loaded, score)
+
+    def predict_frames(
+        self, frames: Iterable[VideoFrame], *, score: float = 0.25, batch: int = BATCH
+    ) -> Iterator[Result]:
+        """Yield the result of each frame; `result.frame` has its number and its time."""
+        for together in read_ahead(frames, lambda frame: frame, batch=batch):
+            results = self._detect([(None, frame.image) for frame in together], score)
+            for frame, result in zip(together, results, strict=True):
+                yield replace(result, frame=frame)
 
     def _detect(self, images: Sequence[tuple[Path | None, Image]], score: float) -> list[Result]:
         with self.loaded.deployment:

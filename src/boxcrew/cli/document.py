@@ -6,8 +6,11 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from boxcrew.report.json_array import JsonArray
 
 INTERRUPTED = 130  # exit code after Ctrl-C
 
@@ -29,13 +32,22 @@ class Failure:
 
 
 class Document:
-    """The JSON document of a command. It is printed when all is done, so that a command which fails after it
-    has a result prints one document too: the result with `error`, `advice` and `exit` beside it.
+    """The JSON document of a command. It is printed or completed when all is done, so that a command which
+    fails after it has a result prints one document too: `error`, `advice` and `exit` stand beside the result.
     """
 
     def __init__(self, *, is_wanted: bool) -> None:
         self.is_wanted = is_wanted
         self.result: Any = None
+        self._is_open = False  # whether the beginning is printed
+
+    def open_array(self, fields: Mapping[str, object], name: str) -> JsonArray:
+        """Print these fields, and return an array of that name, whose items are printed one by one: there may
+        be too many to keep them. The command has no other result.
+        """
+        self._is_open = True
+        start = json.dumps(fields, ensure_ascii=False).removesuffix("}")
+        return JsonArray(self._write, start=f'{start}, "{name}": [', end="]")
 
     def take(self, text: str) -> None:
         """Keep the document that another process has printed; nothing if that is not a whole one."""
@@ -43,12 +55,16 @@ class Document:
             self.result = json.loads(text)
 
     def print(self, failure: Failure | None) -> None:
+        value = self.result if failure is None else self._with_failure(failure)
+        if self._is_open:
+            rest = json.dumps(value or {}, ensure_ascii=False).removeprefix("{")
+            self._write(f", {rest}\n" if value else f"{rest}\n")
+        elif value is not None:  # --help and the like print text
+            self._write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+    def _write(self, text: str) -> None:
         if not self.is_wanted:
             return
-        value = self.result if failure is None else self._with_failure(failure)
-        if value is None:  # --help and the like print text
-            return
-        text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
         # JSON escapes what stdout's encoding cannot express, such as file names that are not UTF-8.
         encoding = sys.stdout.encoding or "utf-8"
         try:

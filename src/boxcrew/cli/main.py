@@ -169,10 +169,18 @@ _HELP = {
     "predict": """Use a trained network: detect, classify, continue text, make images.
 
     \b
-    A detector:        boxcrew predict run=DIR source=PHOTO|FOLDER|'GLOB' [score=0.25]
-    A classifier:      boxcrew predict run=DIR source=IMAGES|TABLE.csv|TEXTS.txt
+    A detector:        boxcrew predict run=DIR source=SOURCE [score=0.25]
+    A classifier:      boxcrew predict run=DIR source=SOURCE|TABLE.csv|TEXTS.txt
     A language model:  boxcrew predict run=DIR text="The shop" [num=200 temperature=0.8]
     A GAN:             boxcrew predict run=DIR [num=16]
+
+    \b
+    SOURCE is one of:
+    photo.jpg, FOLDER, 'glob*.jpg', or list.txt with a path on each line
+    -                    an image from stdin
+    https://...          an image, with download=true
+    clip.mp4             a video, detectors only [stride=N: every Nth frame, frames=N: at most N]
+    0                    a camera, detectors only, until Ctrl-C or frames=N
 
     \b
     out=DIR              where results go; the default is runs/.../predict

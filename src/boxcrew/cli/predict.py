@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from pydantic import Field
 
 from boxcrew.api import Classifier, Detector, Generator, TextModel
-from boxcrew.api.images import find_images
+from boxcrew.api.detector import BATCH
 from boxcrew.api.model import prediction_kind
 from boxcrew.cli.output import Output, parse_settings, require
+from boxcrew.cli.predict_files import output_folder, write_results
+from boxcrew.cli.predict_sources import UNDERSTOOD, NamedImage, is_stream, open_images, open_stream
 from boxcrew.core.config import Config, Tree
 from boxcrew.core.errors import DataError, UsageError
-from boxcrew.core.files import write_json
 from boxcrew.data.folders import read_utf8
-from boxcrew.report.predictions import PredictionFolder
-from boxcrew.train.run.directory import choose_folder
+from boxcrew.data.images.video import FrameSource
+from boxcrew.report.predictions import ClassResult, Result
+from boxcrew.report.predictions_folder import ClassFile, PredictionFolder
+from boxcrew.report.predictions_video import PredictionVideo
 from boxcrew.train.run.loading import Which, read_task_weights
+
+_DETECTIONS = Path("detect") / "predict"
 
 
 class PredictConfig(Config):
@@ -27,12 +35,15 @@ class PredictConfig(Config):
 
 
 class ClassifyConfig(PredictConfig):
-    source: str  # images: a file, a folder or a glob pattern; rows: a CSV file; texts: a file or a folder
+    source: str  # images: see predict_sources; rows: a CSV file; texts: a file or a folder
+    download: bool = False  # whether a source that is a URL may be read
     out: Path | None = None  # None: runs/…/predict[-2, …]
 
 
 class DetectConfig(ClassifyConfig):
     score: float = Field(default=0.25, ge=0, le=1)  # detections with less are not shown
+    stride: int = Field(default=1, ge=1)  # of a video or camera, every so many frames
+    frames: int | None = Field(default=None, ge=1)  # of a video or camera, at most so many
 
 
 class GenerateConfig(PredictConfig):
@@ -59,37 +70,99 @@ def predict_command(words: list[str], out: Output) -> None:
 def _detect(tree: Tree, out: Output) -> None:
     require(tree, "source", example="boxcrew predict run=DIR source=PHOTO")
     config = DetectConfig.of(tree)
-    images = find_images(config.source)
-    detector = Detector.load(config.run, config.weights, config.device)
-    folder = PredictionFolder(choose_folder(config.out, Path("detect") / "predict"), detector.classes)
-    results = []
-    for result in detector.predict_many(images, score=config.score, warn=out.warn):
-        folder.add(result)
-        results.append(result.to_json())
-        counts = ", ".join(f"{n} {name}" for name, n in Counter(result.names).most_common())
-        out.info(f"{result.path}: {counts or 'nothing found'}")
-    folder.close()
-    out.info(f"results: {folder.folder} (images/, labels/, predictions.json, coco.json)")
-    out.result({"out": str(folder.folder), "results": results})
-    if not results:
-        raise DataError(f"source={config.source}: none of {len(images)} images could be read")
+    if is_stream(config.source):
+        _detect_frames(config, out)
+        return
+    for name in {"frames", "stride"} & config.model_fields_set:
+        raise UsageError(f"{name}= is for videos and cameras, which source={config.source} is not")
+    images = open_images(config.source, download=config.download)
+    with output_folder(config.out, _DETECTIONS, out.info) as folder:
+        detector = Detector.load(config.run, config.weights, config.device)
+        results: Iterable[Result]
+        if isinstance(images, NamedImage):
+            results = [replace(detector.predict(images.image, score=config.score), name=images.name)]
+        else:
+            results = detector.predict_many(images, score=config.score, warn=out.warn)
+        num = write_results(
+            results,
+            folder,
+            lambda: PredictionFolder(folder, detector.classes),
+            out,
+            lambda result: out.info(f"{result.title}: {result.summary()}"),
+        )
+    _require_results(num, config.source, advice=UNDERSTOOD)
+
+
+def _detect_frames(config: DetectConfig, out: Output) -> None:
+    source = open_stream(config.source, stride=config.stride)
+    with output_folder(config.out, _DETECTIONS, out.info) as folder, out.progress(source.name) as progress:
+        detector = Detector.load(config.run, config.weights, config.device)
+        frames = islice(source.frames(out.warn), config.frames)
+        batch = 1 if source.is_live else BATCH  # a frame of a camera should not wait for others
+        num = write_results(
+            detector.predict_frames(frames, score=config.score, batch=batch),
+            folder,
+            lambda: PredictionVideo(folder, stem=Path(source.name).stem, rate=source.rate),
+            out,
+            _show_changes(out) if source.is_live else _show_progress(source, config.frames, progress),
+        )
+    _require_results(num, config.source)
+
+
+def _show_changes(out: Output) -> Callable[[Result], None]:
+    """Return what prints a line for a frame if something else is found than in the frame before."""
+    last = ""
+
+    def show(result: Result) -> None:
+        nonlocal last
+        if result.summary() != last:
+            last = result.summary()
+            out.info(f"{result.title}: {last}")
+
+    return show
+
+
+def _show_progress(
+    source: FrameSource, most: int | None, progress: Callable[[int, int], None]
+) -> Callable[[Result], None]:
+    """Return what counts frames on a bar."""
+    done = itertools.count(1)
+    total = min(source.num_frames, most or source.num_frames)
+    return lambda _: progress(next(done), total)
 
 
 def _classify(tree: Tree, out: Output) -> None:
     require(tree, "source", example="boxcrew predict run=DIR source=PICTURE")
     config = ClassifyConfig.of(tree)
     classifier = Classifier.load(config.run, config.weights, config.device)
-    folder = choose_folder(config.out, Path(classifier.loaded.config.folder) / "predict")
-    results = []
-    for result in classifier.predict_many(config.source, warn=out.warn):
-        results.append(result.to_json())
-        out.info(f"{result.source}: {result.name} {result.probability:.2f}")
-    if not results:
-        raise DataError(f"source={config.source}: nothing could be read")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "predictions.json", results)
-    out.info(f"results: {folder / 'predictions.json'}")
-    out.result({"out": str(folder), "results": results})
+    with output_folder(config.out, Path(classifier.loaded.config.folder) / "predict", out.info) as folder:
+        num = write_results(
+            _classified(classifier, config, out),
+            folder,
+            lambda: ClassFile(folder),
+            out,
+            lambda result: out.info(f"{result.source}: {result.name} {result.probability:.2f}"),
+        )
+    _require_results(num, config.source)
+
+
+def _classified(classifier: Classifier, config: ClassifyConfig, out: Output) -> Iterator[ClassResult]:
+    source: str | list[Path] = config.source
+    if classifier.takes_images:
+        if is_stream(config.source):
+            problem = f"source={config.source}: a video or camera, which only a detector takes"
+            raise UsageError(problem, advice="give images to a classifier")
+        images = open_images(config.source, download=config.download)
+        if isinstance(images, NamedImage):
+            yield replace(classifier.predict(images.image), source=images.name)
+            return
+        source = images
+    yield from classifier.predict_many(source, warn=out.warn)
+
+
+def _require_results(num: int, source: str, *, advice: str = "") -> None:
+    if num == 0:
+        raise DataError(f"source={source}: nothing in it could be read", advice=advice)
 
 
 def _continue_text(tree: Tree, out: Output) -> None:
@@ -107,8 +180,8 @@ def _continue_text(tree: Tree, out: Output) -> None:
 def _generate(tree: Tree, out: Output) -> None:
     config = GenerateConfig.of(tree)
     generator = Generator.load(config.run, config.weights, config.device)
-    images = generator.predict(config.num, seed=config.seed)
-    folder = images.save(choose_folder(config.out, Path(generator.loaded.config.folder) / "predict"))
+    with output_folder(config.out, Path(generator.loaded.config.folder) / "predict", out.info) as folder:
+        generator.predict(config.num, seed=config.seed).save(folder)
     out.info(f"results: {folder} (sheet.png, images/)")
     out.result({"out": str(folder), "num": config.num})
 

@@ -1,35 +1,73 @@
-"""The predictions of networks as values and files: those of a detector as images, JSON, COCO and YOLO."""
+"""The predictions of networks as values; `predictions_folder` and `predictions_video` write them to files."""
 
 from __future__ import annotations
 
 import importlib
-import itertools
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
 from boxcrew.core.errors import UsageError
-from boxcrew.core.files import write_json
 from boxcrew.core.types import Detections, Floats, Image, Ints
+from boxcrew.core.units import counted
 from boxcrew.data.images.drawing import draw_boxes
 from boxcrew.data.images.reading import write_image
+from boxcrew.data.images.video import VideoFrame
 from boxcrew.tasks.drawing import enlarged
 from boxcrew.tasks.gan import contact_sheet
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Result:
-    """The detections in one image, best first; boxes are in pixels of the image."""
+class Detection(NamedTuple):
+    """One object that was found."""
 
-    path: Path | None  # None for an array
+    box: tuple[float, float, float, float]  # xyxy in pixels of the image
+    score: float
+    label: int  # the class index
+    name: str  # of the class
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Result:
+    """The detections in one image, best first; boxes are in pixels of the image.
+
+    `len(result)` is their number, and iterating yields a `Detection` for each.
+    """
+
+    path: Path | None  # None for an image from memory
     image: Image
     detections: Detections
     classes: tuple[str, ...]
+    name: str | None = None  # of an image that has one without being a file, such as a URL
+    frame: VideoFrame | None = None  # of a video or camera
+
+    def __len__(self) -> int:
+        return len(self.detections)
+
+    def __iter__(self) -> Iterator[Detection]:
+        for box, score, label in zip(self.boxes, self.scores, self.labels, strict=True):
+            x0, y0, x1, y1 = map(float, box)
+            yield Detection((x0, y0, x1, y1), float(score), int(label), self.classes[label])
+
+    def __repr__(self) -> str:
+        return f"Result({self.title}, {_size(self.image)}, {self.summary()})"
+
+    @property
+    def title(self) -> str:
+        """The name of the image in messages: its path, its URL, or the number of its frame."""
+        if self.frame is not None:
+            return f"frame {self.frame.number}"
+        return self.name or (str(self.path) if self.path else "image")
+
+    def summary(self) -> str:
+        """Return the number of detections of each class, such as `2 phone, 1 books`."""
+        counts = Counter(self.names).most_common()
+        return ", ".join(f"{num} {name}" for name, num in counts) or "nothing found"
 
     @property
     def boxes(self) -> Floats:
@@ -65,8 +103,12 @@ class Result:
             {"class": name, "score": round(score, 4), "box": [round(edge, 2) for edge in box]}
             for name, score, box in rows
         ]
-        path = str(self.path) if self.path else None
-        return {"image": path, "width": width, "height": height, "detections": detections}
+        return {**self._origin(), "width": width, "height": height, "detections": detections}
+
+    def _origin(self) -> dict[str, Any]:
+        if self.frame is not None:
+            return {"frame": self.frame.number, "seconds": round(self.frame.seconds, 3)}
+        return {"image": self.name or (str(self.path) if self.path else None)}
 
     def to_supervision(self) -> Any:
         """Return `supervision.Detections` with class names; only here is that package imported."""
@@ -80,7 +122,7 @@ class Result:
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ClassResult:
     """The probabilities (C,) of one sample's classes, in the order of `classes`."""
 
@@ -98,6 +140,9 @@ class ClassResult:
         """The probability of the most probable class."""
         return float(self.probabilities.max())
 
+    def __repr__(self) -> str:
+        return f"ClassResult({self.source or 'sample'}, {self.name} {self.probability:.2f})"
+
     def to_json(self, *, num: int = 5) -> dict[str, Any]:
         """Return the `num` most probable classes, best first."""
         order = np.argsort(-self.probabilities, kind="stable")[:num]
@@ -105,11 +150,18 @@ class ClassResult:
         return {"source": self.source, "classes": classes}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GeneratedImages:
-    """Images of a generator."""
+    """Images of a generator; `len` is their number."""
 
     pixels: Tensor  # uint8 (n, C, H, W), C 1 or 3
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def __repr__(self) -> str:
+        height, width = self.pixels.shape[2:]
+        return f"GeneratedImages({counted(len(self), 'image')} of {width} x {height})"
 
     @property
     def images(self) -> list[Image]:
@@ -125,63 +177,6 @@ class GeneratedImages:
         return folder
 
 
-class PredictionFolder:
-    """A folder of predictions: `images/` and `labels/` (YOLO, with scores) are written by `add`,
-    `predictions.json` and `coco.json` by `close`.
-    """
-
-    def __init__(self, folder: Path, classes: Sequence[str]) -> None:
-        if folder.exists() and any(folder.iterdir()):
-            raise UsageError(f"out={folder}: not empty", advice="give a directory that does not exist yet")
-        for name in ("images", "labels"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
-        self.folder = folder
-        self._classes = classes
-        self._records: list[dict[str, Any]] = []
-        self._names: set[str] = set()
-
-    def add(self, result: Result) -> None:
-        stem = name = result.path.stem if result.path else "image"
-        numbers = itertools.count(2)
-        while name in self._names:  # images from several folders may share theirs
-            name = f"{stem}-{next(numbers)}"
-        self._names.add(name)
-        result.save(self.folder / "images" / f"{name}.jpg")
-        (self.folder / "labels" / f"{name}.txt").write_text(_yolo_lines(result), encoding="utf-8")
-        self._records.append(result.to_json())
-
-    def close(self) -> None:
-        write_json(self.folder / "predictions.json", self._records)
-        write_json(self.folder / "coco.json", self._coco())
-
-    def _coco(self) -> dict[str, Any]:
-        numbers = {name: i for i, name in enumerate(self._classes)}
-        images, annotations = [], list[dict[str, Any]]()
-        for image_id, record in enumerate(self._records):
-            size = {"width": record["width"], "height": record["height"]}
-            images.append({"id": image_id, "file_name": record["image"], **size})
-            for detection in record["detections"]:
-                x0, y0, x1, y1 = detection["box"]
-                annotation = {
-                    "id": len(annotations) + 1,
-                    "image_id": image_id,
-                    "category_id": numbers[detection["class"]],
-                    "bbox": [x0, y0, round(x1 - x0, 2), round(y1 - y0, 2)],
-                    "area": round((x1 - x0) * (y1 - y0), 2),
-                    "iscrowd": 0,
-                    "score": detection["score"],
-                }
-                annotations.append(annotation)
-        categories = [{"id": i, "name": name} for name, i in numbers.items()]
-        return {"images": images, "categories": categories, "annotations": annotations}
-
-
-def _yolo_lines(result: Result) -> str:
-    """Return lines of `class x y w h score`; x, y, w and h are shares of the image size."""
-    height, width = result.image.shape[:2]
-    lines = []
-    for label, box, score in zip(result.labels, result.boxes, result.scores, strict=True):
-        x0, y0, x1, y1 = (float(edge) for edge in box)
-        shares = ((x0 + x1) / 2 / width, (y0 + y1) / 2 / height, (x1 - x0) / width, (y1 - y0) / height)
-        lines.append(f"{label} {' '.join(f'{share:.6f}' for share in shares)} {score:.4f}\n")
-    return "".join(lines)
+def _size(image: Image) -> str:
+    height, width = image.shape[:2]
+    return f"{width} x {height}"

@@ -36,7 +36,8 @@ _STARTS_AND_ENDS = ((b"\xff\xd8", _ENDINGS["JPEG"]), (b"\x89PNG", _ENDINGS["PNG"
 _REDUCED = {1: cv2.IMREAD_COLOR} | {by: getattr(cv2, f"IMREAD_REDUCED_COLOR_{by}") for by in (2, 4, 8)}
 _HEAD_BYTES = (4096, 65536)  # the first is enough for most JPEGs, the second if they have a preview
 DECODING_FAULTS = (
-    OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, RuntimeError, struct.error, zlib.error,
+    OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, struct.error, zlib.error,
+    AssertionError, RuntimeError,  # of a closed file; of damaged AVIF files
 )  # fmt: skip
 
 # Both libraries would print warnings about files that the errors here report.
@@ -67,6 +68,11 @@ def read_image(path: ImagePath, *, reduction: int = 1) -> Image:
     complete is decoded as far as possible, as by every library.
     """
     return _decode(path, _read(path), reduction=reduction)
+
+
+def decode_image(data: bytes, *, name: str = "image data") -> Image:
+    """Return the image of a file whose content is in memory, as `read_image` does; errors call it `name`."""
+    return _decode(Path(name), data)
 
 
 def convert_pillow(image: Pillow.Image) -> Image:

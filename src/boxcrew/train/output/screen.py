@@ -104,7 +104,8 @@ class Screen:
         # Swapped first: a signal handler may print while they are written.
         lines, self._pending = self._pending, []
         if self._log is None or not lines:
-            self._pending = lines
+            self._pending = lines[-MAX_PENDING:]
+            self._num_lost += len(lines) - len(self._pending)
             return
         missing = f"({self._num_lost} lines are missing here)\n" if self._num_lost else ""
         try:
