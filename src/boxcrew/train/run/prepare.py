@@ -62,7 +62,7 @@ def prepare(
             planner, plan = plan_after_trial(planner, plan, task_data, screen)
     else:
         before = resumed.record
-        advice = list(before.advice) if resumed.is_own else []
+        advice = [dict(item) for item in before.advice] if resumed.is_own else []
         require_resumable(setup, resumed, plan)
         kept = resumed_plan(plan, before.plan, config, machine=machine, then=before.machine)
         plan = planner.with_prediction(kept)
