@@ -264,9 +264,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
     def unmeasured(self, metric: str) -> str | None:
         kind, (low, high) = _SIZES.get(metric[2:], ("", (0.0, math.inf)))
         targets = [record.target for record in self.val]
-        boxes = np.concatenate(
-            [each.boxes[~each.crowd] for each in targets] or [np.zeros((0, 4), np.float32)]
-        )
+        boxes = np.concatenate([Target.of([], []).boxes, *(each.boxes[~each.crowd] for each in targets)])
         areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
         if ((areas >= low) & (areas <= high)).any():
             return None

@@ -28,7 +28,9 @@ FILES = ("plan.json", "hardware.json", "data_report.json", "placement.json", "in
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunRecord:
-    """What a run was made with. `config` is complete: each `auto` that data decides has its value."""
+    """The settings, plan, machine and data that a run was made with. `config` is complete: each `auto` that
+    data decides has its value.
+    """
 
     config: RunConfig
     plan: Plan
