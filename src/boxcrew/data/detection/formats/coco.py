@@ -37,6 +37,7 @@ class CocoSource(AnnotatedSource):
     """
 
     format = "coco"
+    box_order = "xywh"
     expects = "a .json file, annotations/instances_{train,val,test}*.json or train/_annotations.coco.json"
 
     @classmethod

@@ -23,7 +23,7 @@ from boxcrew.data.images.reading import IMAGE_SUFFIXES, read_start
 
 _NAME_FILES = ("classes.txt", "obj.names", "labels/classes.txt", "labels/obj.names")
 _LABEL_BYTES = 65_536  # most label files are shorter
-_MAX_UNNAMED_CLASSES = 10_000  # without class names, a larger class id is an error
+_MAX_CLASSES = 10_000  # a larger class id is an error even if there are no names
 _COLUMNS = 5
 _WORD, _SPACE, _NEWLINE, _OTHER = range(4)
 _KIND_OF = dict.fromkeys(b"0123456789.+-eE", _WORD) | dict.fromkeys(b" \t", _SPACE) | {ord("\n"): _NEWLINE}
@@ -37,6 +37,8 @@ class YoloSource(AnnotatedSource):
     """
 
     format = "yolo"
+    box_order = "cxcywh"
+    numbers_classes = True
     expects = "data.yaml with names and train, or images/ with labels/*.txt, or a .txt next to each image"
 
     @classmethod
@@ -118,14 +120,13 @@ def _collect(
     images: Sequence[tuple[str | None, Path]], names: tuple[str, ...] | None, collector: Collector
 ) -> tuple[str, ...]:
     """Add every image with its labels. Return the classes, which are numbered if they have no names."""
-    num_classes = len(names) if names else _MAX_UNNAMED_CLASSES
     files, image_folders = _find_label_files(image for _, image in images)
     texts = [_read_text(file) for file in files]
-    tables = read_tables([text if isinstance(text, bytes) else b"" for text in texts], num_classes)
+    tables = read_tables([text if isinstance(text, bytes) else b"" for text in texts], _MAX_CLASSES)
     used = set[int]()
     for (split, image), file, text, table in zip(images, files, texts, tables, strict=True):
         source = collector.relative_path(image if text is None else file)
-        objects = table or _read_labels(text, source, num_classes, collector)
+        objects = table or _read_labels(text, source, _MAX_CLASSES, collector)
         used.update(table.labels.tolist() if table else [obj.label for obj in objects or ()])
         collector.add(Annotation(file=source, image=image, objects=objects, relative=True), split)
     _report_labels_without_image(image_folders, collector)
@@ -185,8 +186,7 @@ def _parse_words(words: list[str], num_classes: int) -> tuple[int, Box]:
     except ValueError:
         raise _LineError("box-malformed", f"is not a line of numbers: {' '.join(words)[:80]}") from None
     if not label.is_integer() or not 0 <= label < num_classes:
-        message = f"there is no class {label:g}; classes are 0 to {num_classes - 1}"
-        raise _LineError("unknown-class", message)
+        raise _LineError("unknown-class", f"there is no class {label:g}")
     if len(numbers) == 4:
         x, y, width, height = numbers
         box: Box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
