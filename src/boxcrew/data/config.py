@@ -17,7 +17,7 @@ BoxOrder = Literal["xyxy", "xywh", "cxcywh", "yxyx", "yxhw", "cycxhw"]
 
 
 class BoxOptions(Config):
-    """How to read boxes and classes that are not written as their format says. The default is as it says."""
+    """The options of reading boxes and classes, for files that are not written as their format says."""
 
     coordinates: Literal["auto", Coordinates] = "auto"
     """Unit of the numbers of a box: pixels, fractions or percent of the image; auto: as the format says."""

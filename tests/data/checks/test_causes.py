@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image as Pillow
 
 from boxcrew.core.config import parse_words
 from boxcrew.data.checks.box_reading import ORDERS, UNITS, to_corners, to_numbers
@@ -76,16 +77,32 @@ def test_the_sentence_comes_first_and_names_numbers_and_setting(tmp_path: Path) 
     assert first.kind == "cause"
     assert first.action == "noted"
     assert first.message == (
-        "80 of 80 boxes do not fit their images as fractions, but 80 would as pixels: data.coordinates=pixels"
+        "80 of 80 boxes do not fit their images as fractions, but 80 would fit as pixels: "
+        "data.coordinates=pixels"
     )
     assert sum(problem.kind == "box-outside" for problem in others) == 80
+
+
+def test_fractions_read_as_pixels_are_called_tiny(tmp_path: Path) -> None:
+    source = open_source(write_set(tmp_path / "set", draw_images(), format="voc", unit="fractions"))
+    assert source.problems[0].message == (
+        "80 of 80 boxes are no larger than a pixel, but 80 would fit as fractions: data.coordinates=fractions"
+    )
+
+
+def test_two_readings_that_the_boxes_do_not_tell_apart_are_both_named(tmp_path: Path) -> None:
+    small: Box = (150.0, 100.0, 170.0, 120.0)
+    images = [replace(image, boxes=(small,), labels=(0,)) for image in draw_images()]
+    folder = write_set(tmp_path / "set", images, format="voc", order="cxcywh")
+    (cause,) = causes(open_source(folder))
+    assert cause.message.endswith("data.boxes=xywh (or data.boxes=cxcywh, if that looks right)")
 
 
 def test_order_and_unit_are_both_described(tmp_path: Path) -> None:
     folder = write_set(tmp_path / "set", draw_images(), format="yolo", unit="pixels", order="xyxy")
     assert causes(open_source(folder))[0].message == (
         "80 of 80 boxes do not fit their images as x, y of the center, width, height in fractions, but 80 "
-        "would as x, y, x, y of two corners in pixels: data.boxes=xyxy data.coordinates=pixels"
+        "would fit as x, y, x, y of two corners in pixels: data.boxes=xyxy data.coordinates=pixels"
     )
 
 
@@ -95,7 +112,7 @@ def test_a_cause_is_found_beside_random_damage(tmp_path: Path) -> None:
     folder = write_set(tmp_path / "set", [*damaged, *images[6:]], format="yolo", unit="pixels")
     (cause,) = causes(open_source(folder))
     assert "100 of 100 boxes do not fit" in cause.message
-    assert "but 94 would as pixels" in cause.message
+    assert "but 94 would fit as pixels" in cause.message
 
 
 def test_a_wrong_setting_is_corrected_too(tmp_path: Path) -> None:
@@ -103,6 +120,19 @@ def test_a_wrong_setting_is_corrected_too(tmp_path: Path) -> None:
     (cause,) = causes(open_source(folder, options=BoxOptions(coordinates="percent")))
     assert cause.value == "data.coordinates=fractions"
     assert not causes(open_source(folder, options=options_of(cause)))
+
+
+def test_boxes_drawn_before_an_exif_rotation_are_not_taken_for_swapped_axes(tmp_path: Path) -> None:
+    exif = Pillow.Exif()
+    exif[0x0112] = 6
+    images = [replace(image, stated=(0, 0)) for image in draw_images(sizes=[(320, 200)])]
+    folder = write_set(tmp_path / "set", images, format="coco")
+    for file in (folder / "images").iterdir():
+        Pillow.new("L", (320, 200)).save(file, exif=exif)
+    source = open_source(folder)
+    assert (source.records[0].width, source.records[0].height) == (200, 320)
+    assert any(problem.kind == "box-outside" for problem in source.problems)
+    assert not causes(source)
 
 
 @pytest.mark.parametrize("num", [1, 3])

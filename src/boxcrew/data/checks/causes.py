@@ -34,6 +34,7 @@ _HALF, _SOME, _SOME_AT_LEAST = 0.5, 0.1, 10  # faults: half of the boxes, or a t
 _SAME_SHAPE = 0.02  # by which the factors of width and height may differ, because sizes are rounded
 _RESIZED = 1.1  # factor of two sizes below which boxes do not tell them apart
 _PERCENT_BOXES, _PERCENT_SIDE = 20, 200  # boxes, and sides of their images, that tell percent from pixels
+_PER_SETTING, _PER_UNREACHED = 0.01, 0.2  # cost of a setting, and of images whose far end no box reaches
 _REACHED = 90.0  # percent of the image that some of these boxes reach
 _SHOWN = 4  # unknown classes that are named
 
@@ -119,12 +120,12 @@ def _share(values: Bools, mask: Bools) -> float:
 
 
 class _Reading(NamedTuple):
-    """A way to read all boxes, and how well it does."""
+    """A way to read all boxes, and how well they fit then."""
 
     unit: Coordinates
     order: BoxOrder
     num_fitting: int
-    cost: float
+    cost: float  # share of boxes that do not fit, and a little more for what makes the reading unlikely
 
 
 def _reading_cause(read: ReadBoxes, fits: Bools) -> Cause | None:
@@ -133,14 +134,23 @@ def _reading_cause(read: ReadBoxes, fits: Bools) -> Cause | None:
     most = num_faulty >= max(_FEW, _HALF * num)
     if not most and num_faulty < max(_SOME_AT_LEAST, _SOME * num):
         return None
-    enough = num - (1 - _EXPLAINED) * num_faulty
-    better = [reading for reading in _readings(read) if reading.num_fitting >= enough]
-    if not better:
+    best, *others = sorted(_readings(read), key=lambda reading: reading.cost)
+    if best.num_fitting < num - (1 - _EXPLAINED) * num_faulty:
         return None
-    best = min(better, key=lambda reading: reading.cost)
     given, meant, settings = _compare(read, best)
-    fit = f"{num_faulty} of {num} boxes do not fit their images as {given}"
-    return Cause(f"{fit}, but {best.num_fitting} would as {meant}: {settings}", settings)
+    is_tiny = (read.unit, best.unit) == ("pixels", "fractions")
+    fault = "are no larger than a pixel" if is_tiny else f"do not fit their images as {given}"
+    as_good = [_compare(read, other)[2] for other in others if _is_as_good(other, best, read.order)]
+    ending = f" (or {as_good[0]}, if that looks right)" if as_good else ""
+    explained = f"{num_faulty} of {num} boxes {fault}, but {best.num_fitting} would fit as {meant}"
+    return Cause(f"{explained}: {settings}{ending}", settings)
+
+
+def _is_as_good(other: _Reading, best: _Reading, order: BoxOrder) -> bool:
+    """Return whether the boxes do not tell which of two orders, both not the usual `order`, is meant."""
+    if order in (other.order, best.order) or swaps_axes(other.order) != swaps_axes(best.order):
+        return False
+    return other.unit == best.unit and other.num_fitting >= best.num_fitting
 
 
 def _readings(read: ReadBoxes) -> Iterator[_Reading]:
@@ -154,7 +164,7 @@ def _readings(read: ReadBoxes) -> Iterator[_Reading]:
         fits = fit_images(boxes, read.sizes)
         reach = (boxes[fits, 2:] / read.sizes[fits]).max(axis=0, initial=0).clip(0, 1).mean()
         changes = (unit != read.unit) + (order != read.order) + (swaps_axes(order) != swaps_axes(read.order))
-        cost = float((~fits).mean() + 0.01 * changes + 0.2 * (1 - reach))
+        cost = float((~fits).mean() + _PER_SETTING * changes + _PER_UNREACHED * (1 - reach))
         yield _Reading(unit, order, int(fits.sum()), cost)
 
 

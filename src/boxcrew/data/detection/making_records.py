@@ -1,4 +1,4 @@
-"""From collected annotations to records: image headers are read, boxes are repaired, and if many of them fail
+"""Collected annotations become records: image headers are read, boxes are repaired, and if many of them fail
 alike, the cause is found.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How the numbers in the files of a set are read."""
+    """The meaning of the numbers in the files of a set."""
 
     order: BoxOrder = "xyxy"  # of the numbers of a box, by the format
     options: BoxOptions = AS_THE_FORMAT_SAYS

@@ -81,7 +81,7 @@ class Source(Format):
             advice = f"it has: {', '.join(self.splits)}"
             if name == "val" and len(self.records) == 1:
                 advice = "it has a single usable image; one more is needed to evaluate on"
-            elif reason := first_problem(self.problems):
+            elif name in SPLITS and (reason := first_problem(self.problems)):
                 advice = f"{advice}; {reason}"
             raise DataError(f"{self.root}: has no split {name!r}", advice=advice)
         return self.splits[name]
