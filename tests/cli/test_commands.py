@@ -14,6 +14,7 @@ from boxcrew.data.detection.source import open_source
 from boxcrew.data.detection.writers import WRITERS
 from boxcrew.data.images.reading import read_image, write_image
 from tests.helpers.made_examples import write_classes
+from tests.helpers.misread import boxes_of, draw_images, write_set
 from tests.helpers.tiny import TINY
 
 Call = Callable[..., Any]
@@ -117,6 +118,33 @@ def test_data_convert(boxcrew: Call, tiny_set: Path, tmp_path: Path, format: str
     assert copy.format == format
     assert copy.classes == original.classes
     assert {n: len(r) for n, r in copy.splits.items()} == {n: len(r) for n, r in original.splits.items()}
+
+
+@pytest.mark.parametrize("setting", ["coordinates=pixels", "data.coordinates=pixels"])
+def test_data_reads_boxes_as_they_were_meant(boxcrew: Call, tmp_path: Path, setting: str) -> None:
+    images = draw_images()
+    write_set(tmp_path / "misread", images, format="yolo", unit="pixels")
+    result = boxcrew("data", "misread")
+    assert result.code == 0, result.err
+    assert "data.coordinates=pixels" in " ".join(result.out.split())
+    result = boxcrew("data", "make", "misread", "out=copy", "format=coco", setting)
+    assert result.code == 0, result.err
+    for (boxes, labels), image in zip(boxes_of(open_source(tmp_path / "copy")), images, strict=True):
+        np.testing.assert_allclose(boxes, image.boxes, rtol=0, atol=0.01)
+        assert labels == list(image.labels)
+    report = json.loads(boxcrew("data", "misread", setting, "--json").out)
+    assert sum(split["boxes"] for split in report["splits"].values()) == 80
+
+
+def test_settings_of_boxes_are_refused_where_they_mean_nothing(boxcrew: Call, tiny_set: Path) -> None:
+    for words in (
+        ("data", "shelf", "boxes=xyxy"),
+        ("data", "shop_talk", "coordinates=pixels"),
+        ("data", str(tiny_set), "first_class=1"),
+    ):
+        result = boxcrew(*words)
+        assert result.code == 2, words
+        assert f"data.{words[2].partition('=')[0]}" in result.err
 
 
 def test_data_counts_and_names_what_is_wrong(boxcrew: Call, tiny_set: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from boxcrew.core.config import Tree, merge, parse_words, put, read_yaml, to_yaml
+from boxcrew.core.config import Tree, lift, merge, parse_words, put, read_yaml, to_yaml
 from boxcrew.core.errors import UsageError
 from boxcrew.train.config import CHOICES, RunConfig
 
@@ -270,10 +270,25 @@ def test_a_path_in_the_home_directory_is_found(monkeypatch: pytest.MonkeyPatch) 
     assert parse_words(["data=~/photos", "out=a~/b"])[1] == {"data": "/home/anna/photos", "out": "a~/b"}
 
 
+def test_lift_moves_settings_of_a_group_to_the_top_and_leaves_the_rest() -> None:
+    tree: Tree = {"run": "r", "data": {"": "photos", "boxes": "xyxy"}}
+    assert lift(tree, "data", {"boxes", "rescale"}) == {"run": "r", "data": "photos", "boxes": "xyxy"}
+    assert lift({"data": {"boxes": "xyxy"}}, "data", {"boxes"}) == {"boxes": "xyxy"}
+    assert lift({"data": {"bokses": 1}}, "data", {"boxes"}) == {"data": {"bokses": 1}}
+    assert lift({"data": "photos"}, "data", {"boxes"}) == {"data": "photos"}
+
+
 @pytest.mark.parametrize(
     "words",
     [
         (),
+        (
+            "data=photos",
+            "data.coordinates=percent",
+            "data.boxes=yxhw",
+            "data.first_class=1",
+            "data.rescale=true",
+        ),
         ("detector=ssd", "size=512", "detector.scales=coco", "detector.label_smoothing=0.1"),
         ("detector.backbone=resnet18", "detector.finest_stride=8", "batch=7", "seed=3", "device=cpu"),
         ("init=pretrained", "init.weights=net.pth", "init.mean=[0.5, 0.5, 0.5]", "out=runs/größe"),

@@ -9,10 +9,11 @@ from typing import Any
 from pydantic import Field
 
 from boxcrew.cli.output import Output, parse_settings, require_new
-from boxcrew.core.config import Config, Tree
+from boxcrew.core.config import Tree, lift
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Image
 from boxcrew.data.checks.scan import scan
+from boxcrew.data.config import BoxOptions
 from boxcrew.data.detection.source import SOURCES, Source, open_source
 from boxcrew.data.detection.writers import WRITERS, write_source
 from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleOptions, ExampleSet, open_examples
@@ -31,7 +32,7 @@ _SHEET_IMAGES, _SHEET_EXAMPLES = 16, 64  # on a contact sheet
 _CONVERT = "boxcrew data convert PATH out=DIR format=voc"
 
 
-class ConvertConfig(Config):
+class ConvertConfig(BoxOptions):
     """The settings of `boxcrew data convert PATH`."""
 
     out: Path
@@ -40,7 +41,7 @@ class ConvertConfig(Config):
     seed: int = 0
 
 
-class ShowConfig(Config):
+class ShowConfig(BoxOptions):
     """The settings of `boxcrew data PATH`."""
 
     out: Path | None = None  # file for a contact sheet of training images
@@ -66,10 +67,11 @@ def _convert(names: list[str], tree: Tree, out: Output) -> dict[str, Any]:
             formats = ", ".join(WRITERS.names())
             advice = f"{_CONVERT}; formats are {formats}"
             raise UsageError(f"data convert: {key}= is missing", advice=advice)
-    config = ConvertConfig.of(tree)
+    config = ConvertConfig.of(lift(tree, "data", BoxOptions.model_fields))
     WRITERS.get(config.format)
     _require_outside(config.out, Path(names[1]))
-    source = open_source(names[1], format=config.read_format, seed=config.seed)
+    options = config.box_options()
+    source = open_source(names[1], format=config.read_format, seed=config.seed, options=options)
     with out.progress("copying the images") as progress:
         lost = write_source(source, config.out, format=config.format, progress=progress)
     report = _print_counts(source, out)
@@ -88,13 +90,15 @@ def _require_outside(out: Path, path: Path) -> None:
 def _show(names: list[str], tree: Tree, out: Output) -> dict[str, Any]:
     if len(names) > 1:
         raise UsageError(f"{names[1]}: not understood", advice=f"boxcrew data PATH, or {_CONVERT}")
-    tree = _with_short_keys(tree)
+    # Training has the same settings in groups, and advice uses its keys.
+    tree = lift(lift(tree, "data", ShowConfig.model_fields), "task", ExampleConfig.aliases)
     config = ShowConfig.of(tree)
     if holds_samples(names[0], config.format):
         return _show_samples(names[0], config, out)
     if unused := [name for name in ExampleConfig.aliases if name in tree]:
         raise UsageError(f"{unused[0]}=: has no meaning for images with boxes", advice="leave it out")
-    source = open_source(names[0], format=config.format, seed=config.seed)
+    options = config.box_options()
+    source = open_source(names[0], format=config.format, seed=config.seed, options=options)
     with out.progress("checking the images") as progress:
         source = scan(source, workers=max(1, int(usable_cores())), progress=progress)
     report = _print_counts(source, out)
@@ -107,14 +111,6 @@ def _show(names: list[str], tree: Tree, out: Output) -> dict[str, Any]:
         ]
         _write_sheet(images, config.out, out, columns=4)
     return report
-
-
-def _with_short_keys(tree: Tree) -> Tree:
-    """Accept `task.label` for `label` and so on, as training does, whose advice uses the long keys."""
-    task = tree.get("task")
-    if not isinstance(task, dict) or not task.keys() <= ExampleConfig.aliases.keys():
-        return tree
-    return task | {name: value for name, value in tree.items() if name != "task"}
 
 
 def holds_samples(path: str, format: str) -> bool:
@@ -134,7 +130,8 @@ def holds_samples(path: str, format: str) -> bool:
 def _show_samples(path: str, config: ShowConfig, out: Output) -> dict[str, Any]:
     options = config.model_dump(include={"size", "length", "label", "seed"})
     workers = max(1, int(usable_cores()))
-    opened = open_examples(path, ExampleOptions(**options, workers=workers), format=config.format)
+    wanted = ExampleOptions(**options, boxes=config.box_options(), workers=workers)
+    opened = open_examples(path, wanted, format=config.format)
     report = opened.report()
     shape = " x ".join(map(str, opened.shape))
     title = f"{opened.root} ({opened.format}): {opened.kind} of {shape}"

@@ -218,6 +218,21 @@ def _joined(old: object, new: object, key: str) -> object:
     return joined
 
 
+def lift(tree: Tree, group: str, names: Collection[str]) -> Tree:
+    """Return the tree with the settings `names` of a group at the top, as commands without groups have them.
+    A value given to the group itself stays.
+    """
+    inner = tree.get(group)
+    if not isinstance(inner, dict):
+        return tree
+    lifted = {name: value for name, value in inner.items() if name in names}
+    rest = {name: value for name, value in inner.items() if name not in names}
+    outer = {name: value for name, value in tree.items() if name != group}
+    if rest:
+        outer[group] = rest[_SHORT] if rest.keys() == {_SHORT} else rest
+    return lifted | outer
+
+
 def merge(base: Tree, change: Tree, *, choices: Mapping[str, str]) -> Tree:
     """Return `base` with the settings of `change` put over it; neither is changed.
 

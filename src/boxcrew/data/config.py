@@ -2,13 +2,52 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from pydantic import Field
+
 from boxcrew.core.config import Config
+from boxcrew.core.errors import UsageError
+
+Coordinates = Literal["pixels", "fractions", "percent"]
+"""The unit of the numbers of a box. Fractions and percent are those of the width and height of the image."""
+
+BoxOrder = Literal["xyxy", "xywh", "cxcywh", "yxyx", "yxhw", "cycxhw"]
+"""The four numbers of a box: two corners, a corner and the size, or the center and the size."""
 
 
-class DataConfig(Config):
-    group = "data"
-    shorthand = "path"
+class BoxOptions(Config):
+    """The options of reading boxes and classes, for files that are not written as their format says."""
 
+    coordinates: Literal["auto", Coordinates] = "auto"
+    """Unit of the numbers of a box: pixels, fractions or percent of the image; auto: as the format says."""
+    boxes: Literal["auto", BoxOrder] = "auto"
+    """Order of the four numbers of a box (c: center, w: width, h: height); auto: as the format says."""
+    first_class: int = Field(default=0, ge=0)
+    """Number of the first class in label files that number their classes (YOLO)."""
+    rescale: bool = False
+    """Scale the boxes of an image whose size is not the one in its annotation."""
+
+    def box_options(self) -> BoxOptions:
+        """Return these options alone, if this is a larger group of settings."""
+        return BoxOptions(**{name: getattr(self, name) for name in BoxOptions.model_fields})
+
+    def changed_keys(self) -> tuple[str, ...]:
+        """Return the keys of the options that are not at their defaults."""
+        fields = BoxOptions.model_fields.items()
+        return tuple(f"data.{name}" for name, field in fields if getattr(self, name) != field.default)
+
+    def require_default(self, path: str) -> None:
+        """Raise `UsageError` if an option is set, for data that has no files of boxes."""
+        if keys := self.changed_keys():
+            message = f"{keys[0]}: {path} has no annotation files of boxes"
+            raise UsageError(message, advice="leave it out")
+
+
+AS_THE_FORMAT_SAYS = BoxOptions()
+
+
+class _PathConfig(Config):
     path: str
     """Directory or file of the data set, or the name of an embedded one."""
     format: str = "auto"
@@ -17,3 +56,8 @@ class DataConfig(Config):
     """Split that is evaluated."""
     strict: bool = False
     """Stop if anything in the data has to be repaired or left out."""
+
+
+class DataConfig(BoxOptions, _PathConfig):  # the settings of the last base are listed first
+    group = "data"
+    shorthand = "path"

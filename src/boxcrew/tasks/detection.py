@@ -17,7 +17,7 @@ from boxcrew.core.input_size import Extent
 from boxcrew.core.stage import Stage
 from boxcrew.core.types import Batch, Image, Losses, Sample, Target
 from boxcrew.core.units import format_count
-from boxcrew.data.checks.problem import Problem
+from boxcrew.data.checks.problem import Problem, first_problem
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import ImageReader, Record, Source, open_source
 from boxcrew.data.images.cache import ImageCache
@@ -139,7 +139,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
     @classmethod
     def open(cls, config: DetectionConfig, options: OpenOptions, facts: DataFacts | None = None) -> Self:
         data = options.data
-        source = open_source(data.path, format=data.format, seed=options.seed)
+        source = open_source(data.path, format=data.format, seed=options.seed, options=data.box_options())
         source = scan(source, workers=options.workers, progress=options.progress)
         if facts is not None and source.classes != facts.classes:
             source = source.with_classes(facts.classes)
@@ -176,9 +176,8 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
 
     def require_learnable(self) -> None:
         if not any(len(record.target) for record in self.train):
-            raise DataError(
-                f"{self.source.root}: no training image has a box", advice="annotate some images first"
-            )
+            advice = first_problem(self.problems) or "annotate some images first"
+            raise DataError(f"{self.source.root}: no training image has a box", advice=advice)
 
     def adapted(self) -> tuple[Self, str]:
         """Return this with default boxes adapted to the training objects, and a sentence about it."""

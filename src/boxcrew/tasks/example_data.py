@@ -16,7 +16,7 @@ from typing_extensions import TypeVar
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Batch
 from boxcrew.core.units import format_count
-from boxcrew.data.checks.problem import Problem
+from boxcrew.data.checks.problem import Problem, first_problem
 from boxcrew.data.examples.example_set import (
     Array,
     ExampleOptions,
@@ -26,7 +26,6 @@ from boxcrew.data.examples.example_set import (
     Relabelled,
     open_examples,
 )
-from boxcrew.data.examples.labelled import first_problem
 from boxcrew.data.loading.collate import as_tensor
 from boxcrew.data.loading.example_samples import Augmentation, ExampleSamples
 from boxcrew.data.loading.loader import TrainLoader
@@ -193,6 +192,7 @@ def _example_options(
         workers=options.workers,
         encoding=facts.encoding if facts else None,
         eval_only=facts is not None,
+        boxes=options.data.box_options(),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Image, Target
+from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions
 from boxcrew.data.detection.source import SOURCES, SPLITS, Record, Source, open_source
 from boxcrew.data.detection.writers import file_stems, write_source
 from boxcrew.data.formats import EmbeddedFormat
@@ -24,7 +25,8 @@ class DrawnSource(EmbeddedFormat, Source):
     format = "drawn"
 
     @classmethod
-    def open(cls, path: Path, *, seed: int = 0) -> Self:
+    def open(cls, path: Path, *, seed: int = 0, options: BoxOptions = AS_THE_FORMAT_SAYS) -> Self:
+        options.require_default(str(path))
         splits = {split: tuple(_record(split, i, seed) for i in range(4)) for split in SPLITS}
         return cls(root=path, classes=("tea pot", "Kanne", "茶"), splits=splits)
 

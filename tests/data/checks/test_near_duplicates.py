@@ -15,6 +15,7 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.types import Image, Target
 from boxcrew.data.checks import near_duplicates as module
 from boxcrew.data.checks.near_duplicates import LIMIT, NearDuplicate, near_duplicates
+from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions
 from boxcrew.data.detection.source import Record, Source, open_source
 from boxcrew.data.formats import EmbeddedFormat
 from boxcrew.data.images.reading import Header, read_header, read_image, write_image
@@ -26,7 +27,7 @@ class Folder(EmbeddedFormat, Source):
     format = "folder"
 
     @classmethod
-    def open(cls, path: Path, *, seed: int = 0) -> Self:
+    def open(cls, path: Path, *, seed: int = 0, options: BoxOptions = AS_THE_FORMAT_SAYS) -> Self:
         splits = {}
         for split in ("train", "val", "test"):
             files = sorted((path / split).glob("*"))
@@ -92,6 +93,13 @@ ALTERATIONS: dict[str, Callable[[Image], Image]] = {
     "mirrored": _mirrored,
     "all": lambda image: _half(_brighter(_trimmed(_mirrored(image)))),
 }
+
+
+def test_splits_of_nothing_but_blank_images_have_no_duplicates(tmp_path: Path) -> None:
+    for split, side in (("train", 40), ("val", 50)):
+        (tmp_path / split).mkdir()
+        write_image(tmp_path / split / "blank.png", np.zeros((side, side, 3), dtype=np.uint8))
+    assert pairs_by_second(tmp_path) == {}
 
 
 @pytest.mark.parametrize("alteration", ALTERATIONS)

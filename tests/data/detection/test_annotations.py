@@ -16,6 +16,7 @@ from PIL import Image as Pillow
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Target
 from boxcrew.data.checks.box_repair import Box
+from boxcrew.data.config import BoxOptions
 from boxcrew.data.detection.annotations import (
     Annotation,
     Collector,
@@ -24,6 +25,7 @@ from boxcrew.data.detection.annotations import (
     garbage_collection_paused,
     split_by_seed,
 )
+from boxcrew.data.detection.making_records import Reading
 from boxcrew.data.detection.source import Record
 from boxcrew.data.images.reading import read_image, write_image
 
@@ -136,6 +138,54 @@ def test_a_table_is_read_like_its_objects(tmp_path: Path) -> None:
     assert outcomes[0] == outcomes[1]
     assert [(p.kind, p.at) for p in outcomes[0][1]][:2] == [("box-swapped", "line 2"), ("box-nan", "line 4")]
     np.testing.assert_allclose(outcomes[0][0][1][0], [[4, 3, 20, 15]])
+
+
+def test_unknown_labels_are_left_out_of_tables_and_objects_alike(tmp_path: Path) -> None:
+    table = ObjectTable(np.array([0, 3, 1, -1]), np.tile([0.1, 0.1, 0.5, 0.5], (4, 1)))
+    outcomes = []
+    for objects in (table, tuple(table)):
+        collector = Collector(tmp_path)
+        collector.add(replace(annotate(tmp_path, "a.png"), objects=objects, relative=True), "train")
+        splits, problems = collector.finish(seed=0, reading=Reading(num_classes=2))
+        outcomes.append((splits["train"][0].target.labels.tolist(), problems))
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][0] == [0, 1]
+    assert [(p.kind, p.at, p.value, p.message) for p in outcomes[0][1]] == [
+        ("unknown-class", "line 2", "3", "there is no class 3; classes are 0 to 1"),
+        ("unknown-class", "line 4", "-1", "there is no class -1; classes are 0 to 1"),
+    ]
+
+
+def test_options_change_tables_and_objects_alike(tmp_path: Path) -> None:
+    table = ObjectTable(np.array([1, 2]), np.array([[10.0, 20.0, 30.0, 80.0], [50.0, 0.0, 100.0, 50.0]]))
+    options = BoxOptions(coordinates="percent", boxes="yxyx", first_class=1)
+    for objects in (table, tuple(table)):
+        collector = Collector(tmp_path)
+        collector.add(replace(annotate(tmp_path, "a.png"), objects=objects), "train")
+        splits, problems = collector.finish(seed=0, reading=Reading(options=options, num_classes=2))
+        (record,) = splits["train"]
+        np.testing.assert_allclose(record.target.boxes, [[8, 3, 32, 9], [0, 15, 20, 30]], rtol=1e-6)
+        assert record.target.labels.tolist() == [0, 1]
+        assert problems == ()
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_rescaled_boxes_are_those_of_the_image_even_if_exif_rotates_it(
+    orientation: int, tmp_path: Path
+) -> None:
+    stored = np.zeros((30, 40, 3), dtype=np.uint8)
+    stored[2:10, 20:36] = 255
+    exif = Pillow.Exif()
+    exif[0x0112] = orientation
+    Pillow.fromarray(stored).save(tmp_path / "a.png", exif=exif)
+    collector = Collector(tmp_path)
+    collector.add(annotate(tmp_path, "a.png", (10, 1, 18, 5), size=(20, 15)), "train")
+    splits, problems = collector.finish(seed=0, reading=Reading(options=BoxOptions(rescale=True)))
+    x0, y0, x1, y1 = splits["train"][0].target.boxes[0].astype(int)
+    upright = read_image(tmp_path / "a.png")
+    assert (upright[y0:y1, x0:x1] == 255).all()
+    assert upright[y0:y1, x0:x1].size == (upright == 255).sum()
+    assert "size-mismatch" not in {problem.kind for problem in problems}
 
 
 def test_garbage_collection_goes_on_as_it_was() -> None:

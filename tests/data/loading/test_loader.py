@@ -13,6 +13,7 @@ import torch
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.input_size import InputSize
 from boxcrew.core.types import Batch, Floats, Image, Target
+from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions
 from boxcrew.data.detection.source import ImageReader, Record, Source
 from boxcrew.data.images.cache import ImageCache
 from boxcrew.data.loading.detection_samples import DetectionEvalBatch, DetectionSamples, eval_image_batches
@@ -39,7 +40,7 @@ class Pictures(Source):
         return path.is_dir()
 
     @classmethod
-    def open(cls, path: Path, *, seed: int = 0) -> Self:
+    def open(cls, path: Path, *, seed: int = 0, options: BoxOptions = AS_THE_FORMAT_SAYS) -> Self:
         records = []
         for index in range(7):
             rng = np.random.default_rng((seed, index))

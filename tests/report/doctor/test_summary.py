@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from boxcrew.data.checks.problem import Problem, ProblemKind
+from boxcrew.report.doctor.problems import problems_section
 from boxcrew.report.doctor.report import Diagnosis
 from boxcrew.report.doctor.summary import summarize
 from boxcrew.testing.sources import DrawnSource
@@ -24,6 +25,17 @@ def test_the_summary_of_a_sound_set(small: Diagnosis) -> None:
 
 def problem(kind: ProblemKind) -> Problem:
     return Problem(kind=kind, file="a.jpg", message="so", action="left out")
+
+
+def test_a_cause_is_the_first_thing_to_do(small: Diagnosis) -> None:
+    cause = Problem("cause", "x", "boxes are pixels: data.coordinates=pixels", "noted")
+    source = replace(small.source, problems=(cause, problem("truncated-image")))
+    summary = summarize(replace(small, source=source))
+    assert summary.serious
+    assert summary.tasks[0].text == "Boxes are pixels: data.coordinates=pixels."
+    assert problems_section(source, workers=1).index("Cause of") < problems_section(source, workers=1).index(
+        "Image cut short"
+    )
 
 
 def test_the_summary_puts_first_what_matters_most(small: Diagnosis) -> None:

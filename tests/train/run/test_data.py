@@ -17,6 +17,7 @@ from boxcrew.testing.sources import DrawnSource
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.data import SHOWN_PROBLEMS, load_task_data, print_problems
+from tests.helpers.misread import draw_images, write_set
 
 
 @pytest.fixture
@@ -87,6 +88,30 @@ def test_the_first_of_every_kind_is_shown(tmp_path: Path) -> None:
     shown = [line for line in log_text(screen, tmp_path / "log").splitlines() if "is odd" in line]
     assert [line.split()[3] for line in shown[:4]] == ["0.txt:", "100.txt:", "101.txt:", "1.txt:"]
     assert len(shown) == SHOWN_PROBLEMS
+
+
+def test_a_cause_is_said_before_all_else(tmp_path: Path) -> None:
+    problems = [Problem("box-outside", f"{i}.txt", "is outside", "left out") for i in range(9)]
+    cause = Problem("cause", "set", "these are pixels: data.coordinates=pixels", "noted")
+    screen = Screen()
+    print_problems([cause, *problems], screen, rest="")
+    first, *others = log_text(screen, tmp_path / "log").splitlines()
+    assert "warning: set: these are pixels: data.coordinates=pixels" in first
+    assert not any("pixels" in line or "cause" in line for line in others)
+
+
+def test_boxes_read_as_meant_are_trained_on_and_the_advice_says_how(tmp_path: Path) -> None:
+    folder = write_set(tmp_path / "misread", draw_images(), format="yolo", unit="pixels")
+    with pytest.raises(DataError, match="no training image has a box") as caught:
+        load(folder)
+    assert caught.value.advice.endswith("data.coordinates=pixels")
+    assert sum(len(record.target) for record in load(folder, coordinates="pixels").source.records) == 80
+
+
+def test_one_image_cannot_be_split_and_the_advice_says_so(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="has no split 'val'") as caught:
+        load(write_set(tmp_path / "one", draw_images(1), format="voc"))
+    assert caught.value.advice.startswith("it has a single usable image: add another")
 
 
 def test_strict_stops_at_what_is_more_than_noted(folder: Path) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from boxcrew.core.config import read_yaml, to_yaml
 from boxcrew.core.errors import DataError
 from boxcrew.data.detection.source import open_source
+from boxcrew.data.detection.writers import write_source
 from boxcrew.nets.weights import read_weights, save_weights
+from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.validate import ValConfig, validate
 from tests.helpers.made_examples import make_csv
@@ -80,6 +85,31 @@ def test_data_that_is_judged_needs_nothing_to_train_on(run: Path, tmp_path: Path
     write_trees(tmp_path / "new" / "train.csv", oaks=9, elms=0)
     assert num_judged(config) == {"elm": 4, "oak": 3}
     assert num_judged(config.model_copy(update={"split": "all"})) == {"elm": 4, "oak": 12}
+
+
+def test_boxes_are_read_as_the_settings_say_or_those_of_the_run(
+    tiny_run: Path, tiny_set: Path, tmp_path: Path
+) -> None:
+    folder, run = tmp_path / "corners", tmp_path / "run"
+    write_source(open_source(tiny_set), folder, format="coco")
+    for file in (folder / "annotations").iterdir():
+        content = json.loads(file.read_text())
+        for item in content["annotations"]:
+            x, y, width, height = item["bbox"]
+            item["bbox"] = [x, y, x + width, y + height]
+        file.write_text(json.dumps(content))
+    expected = numbers(ValConfig(run=tiny_run, data=str(tiny_set)))
+    assert numbers(ValConfig(run=tiny_run, data=str(folder), boxes="xyxy")) == pytest.approx(
+        expected, rel=1e-4
+    )
+    shutil.copytree(tiny_run, run)
+    stored = RunConfig.of(read_yaml(run / "config.yaml")).changed(
+        {"data": {"path": str(folder), "boxes": "xyxy"}}
+    )
+    (run / "config.yaml").write_text(to_yaml(stored))
+    assert numbers(ValConfig(run=run)) == pytest.approx(expected, rel=1e-4)
+    given = ValConfig.of({"run": run, "boxes": "auto"})
+    assert numbers(given) != pytest.approx(expected, rel=1e-4)
 
 
 def test_all_photos_can_be_judged(tiny_run: Path, tiny_set: Path) -> None:

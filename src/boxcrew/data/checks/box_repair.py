@@ -15,7 +15,7 @@ Box = tuple[float, float, float, float]
 
 Floats64 = npt.NDArray[np.float64]
 
-_SILENT_OVERHANG = 1.0  # pixels; tools disagree whether the last pixel is width or width - 1
+SILENT_OVERHANG = 1.0  # pixels; tools disagree whether the last pixel is width or width - 1
 _CLEAN_SIDE, _CLEAN_SIZE = 0.01, 65_536  # a longer side in a smaller image survives float32
 
 
@@ -25,7 +25,7 @@ def clip_clean(boxes: Floats64, sizes: Floats64) -> tuple[Floats64, Bools]:
     """
     low, high = boxes[:, :2], boxes[:, 2:]
     inside_low, inside_high = np.maximum(low, 0), np.minimum(high, sizes)
-    clean = (low <= high) & (low >= -_SILENT_OVERHANG) & (high <= sizes + _SILENT_OVERHANG)
+    clean = (low <= high) & (low >= -SILENT_OVERHANG) & (high <= sizes + SILENT_OVERHANG)
     clean &= (inside_high - inside_low >= _CLEAN_SIDE) & (sizes <= _CLEAN_SIZE)
     return np.concatenate([inside_low, inside_high], axis=1), clean[:, 0] & clean[:, 1]
 
@@ -49,7 +49,7 @@ def repair(box: Box, width: int, height: int) -> tuple[Box | None, list[tuple[Pr
     faults: list[tuple[ProblemKind, str]] = []
     if (x0, y0) != (box[0], box[1]):
         faults.append(("box-swapped", f"box {show_box(box)} has its corners swapped"))
-    if max(-x0, -y0, x1 - width, y1 - height) > _SILENT_OVERHANG:
+    if max(-x0, -y0, x1 - width, y1 - height) > SILENT_OVERHANG:
         larger = x1 - x0 > width or y1 - y0 > height
         kind: ProblemKind = "box-larger-than-image" if larger else "box-overhang"
         relation = "is larger than" if larger else "extends beyond"
@@ -72,7 +72,7 @@ def rotate_box(box: Box, orientation: int, width: int, height: int) -> Box:
 def is_inside(box: Box, width: int, height: int) -> bool:
     """Return whether the box lies in an image of that size, with a pixel of tolerance."""
     sides = zip(box, (width, height, width, height), strict=True)
-    return all(-_SILENT_OVERHANG <= value <= side + _SILENT_OVERHANG for value, side in sides)
+    return all(-SILENT_OVERHANG <= value <= side + SILENT_OVERHANG for value, side in sides)
 
 
 def show_box(box: Box) -> str:

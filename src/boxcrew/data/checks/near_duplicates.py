@@ -142,7 +142,7 @@ def _compare_splits(earlier: _SplitImages, later: _SplitImages, workers: int) ->
 
 def _candidates(earlier: _SplitImages, later: _SplitImages) -> Iterator[_Candidate]:
     """Yield the images of the earlier split most similar to each of the later, as they are or mirrored."""
-    mirrored = earlier.fingerprints.reshape(-1, _COARSE, _COARSE)[:, :, ::-1].reshape(len(earlier.keys), -1)
+    mirrored = earlier.fingerprints.reshape(-1, _COARSE, _COARSE)[:, :, ::-1].reshape(-1, _COARSE * _COARSE)
     both = np.concatenate([earlier.fingerprints, mirrored])
     for start in range(0, len(later.keys), _BLOCK):
         best, likeness = _most_similar(later.fingerprints[start : start + _BLOCK], both)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -16,8 +17,8 @@ ProblemKind = Literal[
     "not-a-box", "box-malformed", "box-nan", "box-empty", "box-outside", "box-swapped", "box-overhang",
     "box-larger-than-image", "box-small", "unknown-class", "class-id-gap", "duplicate-class",
     "box-derived", "label-confidence",
-    # the set as a whole
-    "duplicate-id", "duplicate-image", "leak", "no-split", "made-split", "data-yaml",
+    # the set as a whole; a cause explains many other problems
+    "cause", "duplicate-id", "duplicate-image", "leak", "no-split", "made-split", "data-yaml",
     # labeled samples
     "class-empty", "label-missing", "row-malformed", "value-missing", "value-unknown", "column-constant",
     "column-numbering", "column-doubtful", "text-unreadable", "text-cut", "text-short", "image-resized",
@@ -55,3 +56,13 @@ class Problem:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def first_problem(problems: Sequence[Problem]) -> str:
+    """Return the cause of the problems if one was found, else the first that left something out, as advice;
+    empty if there is neither.
+    """
+    if cause := next((problem for problem in problems if problem.kind == "cause"), None):
+        return cause.message
+    lost = [problem for problem in problems if problem.action == "left out"]
+    return f"the first of {len(lost)} problems: {lost[0]}" if lost else ""

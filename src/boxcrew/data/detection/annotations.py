@@ -9,20 +9,21 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from boxcrew.core.errors import DataError
-from boxcrew.core.types import Bools, Ints, Target
-from boxcrew.data.checks.box_repair import Box, Floats64, clip_clean, is_inside, repair, rotate_box, show_box
-from boxcrew.data.checks.problem import Action, Problem, ProblemKind
+from boxcrew.core.errors import DataError, UsageError
+from boxcrew.core.types import Bools, Ints
+from boxcrew.data.checks.box_repair import Box, Floats64
+from boxcrew.data.checks.problem import Problem, ProblemKind, first_problem
+from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions, BoxOrder
+from boxcrew.data.detection.making_records import AS_THEY_ARE, PendingImage, Reading, make_records
 from boxcrew.data.detection.source import SPLITS, Record, Source
 from boxcrew.data.folders import split_of_path
 from boxcrew.data.images.packed import ImagePath
-from boxcrew.data.images.reading import Header, ImageError, read_header
 
 VAL_SHARE = 0.2
 """The share of the training images that becomes the validation split where a set has none."""
@@ -83,13 +84,25 @@ class Annotation:
         """Return whether the image has the size that is annotated, if one is."""
         return self.size is None or min(self.size) <= 0 or self.size == size
 
+    def arrays(self) -> tuple[Floats64, Ints, Bools]:
+        """Return boxes (N, 4), labels (N,) and flags (N, 2: difficult, crowd) of the objects."""
+        if isinstance(self.objects, ObjectTable):
+            return self.objects.boxes, self.objects.labels, np.zeros((len(self.objects), 2), dtype=np.bool_)
+        objects = self.objects or ()
+        return (
+            np.array([obj.box for obj in objects], dtype=np.float64).reshape(-1, 4),
+            np.array([obj.label for obj in objects], dtype=np.int64),
+            np.array([(obj.difficult, obj.crowd) for obj in objects], dtype=np.bool_).reshape(-1, 2),
+        )
 
-class _Pending(NamedTuple):
-    """An annotation that waits to become a record, together with all others."""
-
-    annotation: Annotation
-    split: str | None
-    key: str
+    def with_arrays(self, boxes: Floats64, labels: Ints) -> Annotation:
+        """Return this with other boxes (N, 4) and labels (N,) of the same objects."""
+        if self.objects is None:
+            return self
+        if isinstance(self.objects, ObjectTable):
+            return replace(self, objects=ObjectTable(labels, boxes))
+        rows = zip(self.objects, boxes.tolist(), labels.tolist(), strict=True)
+        return replace(self, objects=tuple(obj._replace(box=tuple(box), label=n) for obj, box, n in rows))
 
 
 class Collector:
@@ -99,7 +112,7 @@ class Collector:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._entries: list[Problem | _Pending] = []
+        self._entries: list[Problem | PendingImage] = []
         self._images: dict[str, ImagePath] = {}  # by key, unusable ones included
         self._folders: dict[str, str] = {}  # relative to the root: `os.path.relpath` is slow
 
@@ -154,11 +167,16 @@ class Collector:
         """Add an annotation; `split` is None if the set has no splits."""
         key = self.relative_path(annotation.image)
         self._images.setdefault(key, annotation.image)
-        self._entries.append(_Pending(annotation, split, key))
+        self._entries.append(PendingImage(annotation, split, key))
 
-    def finish(self, *, seed: int) -> tuple[dict[str, tuple[Record, ...]], tuple[Problem, ...]]:
+    def finish(
+        self, *, seed: int, reading: Reading = AS_THEY_ARE
+    ) -> tuple[dict[str, tuple[Record, ...]], tuple[Problem, ...]]:
         """Return the records of each split and all problems. A missing val split is drawn from train."""
-        records, problems = _make_records(self._entries)
+        made = make_records(self._entries, reading)
+        records, root = made.records, str(self.root)
+        causes = [Problem("cause", root, each.message, "noted", value=each.settings) for each in made.causes]
+        problems = [*causes, *made.problems]
         splits: dict[str, list[Record]] = {}
         for split, record in records:
             splits.setdefault(split or "train", []).append(record)
@@ -166,160 +184,46 @@ class Collector:
         if not train:
             available = " and ".join(sorted({split for split, _ in records if split}))
             only = f"it has images only for {available}; " if available else ""
-            first = f"first of {len(problems)} problems: {problems[0]}" if problems else ""
-            advice = only + (first or "name a split 'train', or define no splits at all")
+            advice = only + (first_problem(problems) or "name a split 'train', or define no splits at all")
             raise DataError(f"{self.root}: has no usable training image", advice=advice)
         if "val" not in splits and len(train) > 1:
             splits["train"], splits["val"] = split_by_seed(train, seed=seed)
             held = f"{len(splits['val'])} of its {len(train)} training images"
             message = f"has no validation split; {held} are used for validation (seed {seed})"
-            problems.append(Problem("made-split", str(self.root), message, "noted"))
+            problems.append(Problem("made-split", root, message, "noted"))
         return {name: tuple(splits[name]) for name in SPLITS if name in splits}, tuple(problems)
 
 
 class AnnotatedSource(Source):
     """A set whose annotations are read from files."""
 
+    box_order: ClassVar[BoxOrder] = "xyxy"  # of the four numbers of a box in the files
+    numbers_classes: ClassVar[bool] = False  # the files hold the numbers of classes, not their names
+
     @classmethod
     @garbage_collection_paused()
-    def open(cls, path: Path, *, seed: int = 0) -> Self:
+    def open(cls, path: Path, *, seed: int = 0, options: BoxOptions = AS_THE_FORMAT_SAYS) -> Self:
+        if options.first_class and not cls.numbers_classes:
+            message = f"data.first_class={options.first_class}: classes have no numbers in {cls.format} files"
+            raise UsageError(message, advice="leave it out")
         collector, classes = cls.collect(path)
-        splits, problems = collector.finish(seed=seed)
-        return cls(root=collector.root, classes=classes, splits=splits, problems=problems)
+        reading = Reading(
+            order=cls.box_order,
+            options=options,
+            num_classes=len(classes),
+            numbers_classes=cls.numbers_classes,
+        )
+        splits, problems = collector.finish(seed=seed, reading=reading)
+        opened = cls(root=collector.root, classes=classes, splits=splits, problems=problems)
+        distinct = tuple(dict.fromkeys(classes))  # those of the same name are one
+        return opened if len(distinct) == len(classes) else opened.with_classes(distinct)
 
     @classmethod
     @abstractmethod
     def collect(cls, path: Path) -> tuple[Collector, tuple[str, ...]]:
-        """Read the annotations at `path`. Return all of them, and the classes."""
-
-
-def _make_records(
-    entries: Sequence[Problem | _Pending],
-) -> tuple[list[tuple[str | None, Record]], list[Problem]]:
-    """Return the records with their splits, and all problems, in the order of the entries."""
-    pending = [entry for entry in entries if isinstance(entry, _Pending)]
-    headers = [_try_header(entry.annotation.image) for entry in pending]
-    inputs = zip(headers, _clean_targets(pending, headers), strict=True)
-    records: dict[str, tuple[str | None, Record]] = {}
-    problems: list[Problem] = []
-    for entry in entries:
-        if isinstance(entry, Problem):
-            problems.append(entry)
-            continue
-        header, target = next(inputs)
-        key, image = entry.key, entry.annotation.image
-        if key in records:
-            problems.append(_duplicate_problem(entry, records[key][0]))
-        elif isinstance(header, ImageError):
-            problems.append(Problem(header.kind, key, header.message.removeprefix(f"{image}: "), "left out"))
-        else:
-            if target is None:
-                target, faults = _repaired_target(entry.annotation, header)
-                problems += faults
-            if not len(target):
-                problems.append(_background_problem(entry))
-            record = Record(key=key, path=image, width=header.width, height=header.height, target=target)
-            records[key] = (entry.split, record)
-    return list(records.values()), problems
-
-
-def _try_header(image: ImagePath) -> Header | ImageError:
-    try:
-        return read_header(image)
-    except ImageError as error:
-        return error
-
-
-def _clean_targets(
-    pending: Sequence[_Pending], headers: Sequence[Header | ImageError]
-) -> Iterator[Target | None]:
-    """Yield the target of each image, or None where something has to be repaired. All boxes of the set are
-    checked together: one by one they would take most of the time of opening it.
-    """
-    per_image = [entry.annotation.objects or () for entry in pending]
-    counts = np.array([len(objects) for objects in per_image], dtype=np.int64)
-    real = [(0, 0) if isinstance(header, ImageError) else (header.width, header.height) for header in headers]
-    sizes = np.repeat(np.array(real, dtype=np.float64).reshape(-1, 2), counts, axis=0)
-    relative = np.repeat(np.array([entry.annotation.relative for entry in pending], dtype=np.bool_), counts)
-    boxes, labels, flags = _concatenate(per_image)
-    with np.errstate(invalid="ignore", over="ignore"):  # boxes that are not finite are not clean
-        boxes[relative] *= np.tile(sizes[relative], 2)
-        clipped, clean_boxes = clip_clean(boxes, sizes)
-        num_faulty = np.cumsum(np.append(0, ~clean_boxes)).tolist()
-        all_targets = Target.of(clipped, labels, difficult=flags[:, 0], crowd=flags[:, 1])
-    ends = np.cumsum(np.append(0, counts)).tolist()
-    for entry, size, (start, end) in zip(pending, real, itertools.pairwise(ends), strict=True):
-        is_clean = num_faulty[start] == num_faulty[end] and entry.annotation.agrees_with(size)
-        yield all_targets.select(slice(start, end)) if is_clean else None
-
-
-def _concatenate(per_image: Sequence[Sequence[Object] | ObjectTable]) -> tuple[Floats64, Ints, Bools]:
-    """Return boxes (N, 4), labels (N,) and flags (N, 2: difficult, crowd) of all objects."""
-    boxes, labels = [np.empty((0, 4))], [np.empty(0, dtype=np.int64)]
-    flags: list[tuple[bool, bool]] = []
-    for objects in per_image:
-        if isinstance(objects, ObjectTable):
-            boxes.append(objects.boxes)
-            labels.append(objects.labels)
-            flags += [(False, False)] * len(objects)
-        elif objects:
-            boxes.append(np.array([obj.box for obj in objects], dtype=np.float64))
-            labels.append(np.array([obj.label for obj in objects], dtype=np.int64))
-            flags += [(obj.difficult, obj.crowd) for obj in objects]
-    return np.concatenate(boxes), np.concatenate(labels), np.array(flags, dtype=np.bool_).reshape(-1, 2)
-
-
-def _duplicate_problem(entry: _Pending, first_split: str | None) -> Problem:
-    kind: ProblemKind = "duplicate-image" if first_split == entry.split else "leak"
-    where = f"in {entry.split}, and was in {first_split}" if kind == "leak" else "again"
-    message = f"image {entry.key} is listed {where}; only the first is kept"
-    return Problem(kind, entry.annotation.file, message, "left out", at=entry.annotation.at, value=entry.key)
-
-
-def _background_problem(entry: _Pending) -> Problem:
-    file, at, ending = entry.annotation.file, entry.annotation.at, "; used as background"
-    if entry.annotation.objects is None:
-        return Problem("image-without-annotation", entry.key, f"has no annotation{ending}", "noted")
-    return Problem("empty-annotation", file, f"has no usable object{ending}", "noted", at=at)
-
-
-def _repaired_target(annotation: Annotation, header: Header) -> tuple[Target, list[Problem]]:
-    boxes, problems = _rotate_to_upright(annotation, header)
-    kept, kept_boxes = [], []
-    for obj, box in zip(annotation.objects or (), boxes, strict=True):
-        repaired, faults = repair(box, header.width, header.height)
-        action: Action = "left out" if repaired is None else "repaired"
-        problems += [
-            Problem(kind, annotation.file, message, action, at=obj.at, value=show_box(box))
-            for kind, message in faults
-        ]
-        if repaired is not None:
-            kept.append(obj)
-            kept_boxes.append(repaired)
-    difficult, crowd = [obj.difficult for obj in kept], [obj.crowd for obj in kept]
-    return Target.of(kept_boxes, [obj.label for obj in kept], difficult=difficult, crowd=crowd), problems
-
-
-def _rotate_to_upright(annotation: Annotation, header: Header) -> tuple[list[Box], list[Problem]]:
-    """Return the boxes in pixels, rotated if they were drawn on the image as stored, before EXIF rotation."""
-    annotated, real = annotation.size, (header.width, header.height)
-    boxes = [obj.box for obj in annotation.objects or ()]
-    was_stored = annotated == real[::-1] and header.orientation >= 5
-    if annotation.relative:
-        width, height = annotated if annotated and was_stored else real
-        boxes = [(x0 * width, y0 * height, x1 * width, y1 * height) for x0, y0, x1, y1 in boxes]
-    if annotated is None or annotation.agrees_with(real):
-        return boxes, []
-    value = f"{annotated[0]} x {annotated[1]}"
-    message = f"says the image is {value}, but upright it is {real[0]} x {real[1]}"
-    kind: ProblemKind = "size-mismatch"
-    action: Action = "noted"
-    if was_stored:
-        kind, message = "exif-rotation", f"{message}: EXIF rotates it"
-        if boxes and all(is_inside(box, *annotated) for box in boxes):
-            action, message = "repaired", f"{message}, so its boxes are rotated too"
-            boxes = [rotate_box(box, header.orientation, *real) for box in boxes]
-    return boxes, [Problem(kind, annotation.file, message, action, at=annotation.at, value=value)]
+        """Read the annotations at `path`. Return all of them, and the classes. If the files hold the numbers
+        of classes, those that are too high are left to the collector, and names may occur twice.
+        """
 
 
 def seeded_draw(seed: int, key: str) -> bytes:

@@ -14,7 +14,8 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.input_size import Extent
 from boxcrew.core.registry import Registry
 from boxcrew.core.types import Image, Target
-from boxcrew.data.checks.problem import Problem
+from boxcrew.data.checks.problem import Problem, first_problem
+from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions
 from boxcrew.data.formats import Format, format_of
 from boxcrew.data.images.packed import ImagePath
 from boxcrew.data.images.reading import read_image
@@ -59,8 +60,10 @@ class Source(Format):
 
     @classmethod
     @abstractmethod
-    def open(cls, path: Path, *, seed: int = 0) -> Self:
-        """Read the annotations. `seed` is used only to draw a validation split where the set has none."""
+    def open(cls, path: Path, *, seed: int = 0, options: BoxOptions = AS_THE_FORMAT_SAYS) -> Self:
+        """Read the annotations, as the options say. `seed` is used only to draw a validation split where the
+        set has none.
+        """
 
     def read(self, record: Record, *, reduction: int = 1) -> Image:
         """Return the upright RGB image of a record, or raise a `DataError` that names the file. With a
@@ -79,6 +82,8 @@ class Source(Format):
             advice = f"it has: {', '.join(self.splits)}"
             if name == "val" and len(self.records) == 1:
                 advice = "it has a single usable image: add another, or evaluate on this one: data.val=train"
+            elif name in SPLITS and (reason := first_problem(self.problems)):
+                advice = f"{advice}; {reason}"
             raise DataError(f"{self.root}: has no split {name!r}", advice=advice)
         return self.splits[name]
 
@@ -90,8 +95,7 @@ class Source(Format):
         }
         splits, problems = {name: kept[name] for name in kept if kept[name]}, (*self.problems, *problems)
         if "train" not in splits:
-            first = f"the first problem: {problems[0]}" if problems else ""
-            raise DataError(f"{self.root}: has no usable training image", advice=first)
+            raise DataError(f"{self.root}: has no usable training image", advice=first_problem(problems))
         return replace(self, splits=splits, problems=problems)
 
     def with_classes(self, classes: tuple[str, ...]) -> Self:
@@ -120,6 +124,8 @@ SOURCES: Registry[type[Source]] = Registry("data format", "boxcrew.data.detectio
 """All formats. Each registers itself: `@SOURCES.register("voc")` in `data/detection/formats/voc.py`."""
 
 
-def open_source(path: str | Path, *, format: str = "auto", seed: int = 0) -> Source:
+def open_source(
+    path: str | Path, *, format: str = "auto", seed: int = 0, options: BoxOptions = AS_THE_FORMAT_SAYS
+) -> Source:
     """Open the data set at `path` (or `shelf`, the embedded one), by default detecting its format."""
-    return format_of(path, SOURCES, named=format).open(Path(path), seed=seed)
+    return format_of(path, SOURCES, named=format).open(Path(path), seed=seed, options=options)

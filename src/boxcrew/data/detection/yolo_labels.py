@@ -70,8 +70,7 @@ class LineParser:
         except ValueError:
             raise _LineError("box-malformed", f"is not a line of numbers: {' '.join(words)[:80]}") from None
         if not label.is_integer() or not 0 <= label < self.num_classes:
-            message = f"there is no class {label:g}; classes are 0 to {self.num_classes - 1}"
-            raise _LineError("unknown-class", message)
+            raise _LineError("unknown-class", f"there is no class {label:g}")
         if len(numbers) == 4 or (len(numbers) == 5 and 0 <= numbers[4] <= 1):
             self.num_confidences += len(numbers) == 5
             x, y, width, height = numbers[:4]

@@ -16,6 +16,7 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.registry import Registry
 from boxcrew.core.types import Bools, Ints
 from boxcrew.data.checks.problem import Problem
+from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions
 from boxcrew.data.formats import Format, format_of
 
 Array = npt.NDArray[Any]
@@ -168,6 +169,7 @@ class ExampleOptions:
     workers: int = 1  # threads that read files
     encoding: Mapping[str, Any] | None = None  # of the set a network was trained on: inputs are made alike
     eval_only: bool = False  # the set is only evaluated: it needs no training split
+    boxes: BoxOptions = AS_THE_FORMAT_SAYS  # of a detection set whose objects are the samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,6 +220,7 @@ class ExampleFormat(Format):
     """A storage format of labelled data sets."""
 
     name: ClassVar[str]  # the name it is registered under
+    reads_boxes: ClassVar[bool] = False  # from annotation files
 
     @classmethod
     def check_detected(cls, path: Path) -> None:
@@ -237,4 +240,6 @@ def open_examples(path: str | Path, options: ExampleOptions, *, format: str = "a
     chosen = format_of(path, EXAMPLE_FORMATS, named=format)
     if format == "auto":
         chosen.check_detected(Path(path))
+    if not chosen.reads_boxes:
+        options.boxes.require_default(str(path))
     return chosen.open(Path(path), options)

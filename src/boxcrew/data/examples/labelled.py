@@ -12,7 +12,7 @@ import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Bools, Ints
-from boxcrew.data.checks.problem import Action, Problem, ProblemKind
+from boxcrew.data.checks.problem import Action, Problem, ProblemKind, first_problem
 from boxcrew.data.detection.annotations import VAL_SHARE, seeded_draw
 from boxcrew.data.detection.source import SPLITS
 
@@ -118,9 +118,3 @@ def resolve_splits(
         message = f"training has no example of {listed}{lost}"
         absent.append(Problem("class-empty", str(root), message, action, value=listed))
     return tuple(compress(names, trained)), relabeled, absent
-
-
-def first_problem(problems: Sequence[Problem]) -> str:
-    """Return the first problem that left something out, as advice; empty if there is none."""
-    lost = [problem for problem in problems if problem.action == "left out"]
-    return f"the first of {len(lost)} problems: {lost[0]}" if lost else ""

@@ -53,6 +53,7 @@ MEANINGS: dict[ProblemKind, str] = {
     "unknown-class": "Class that is not in the list of classes",
     "class-id-gap": "Class numbers without a class",
     "duplicate-class": "Two classes with one name",
+    "cause": "Cause of many problems",
     "duplicate-id": "Id used twice",
     "duplicate-image": "Image listed twice",
     "leak": "Image in two splits",
@@ -81,10 +82,7 @@ def problems_section(source: Source, *, workers: int) -> Html:
     by_kind: dict[ProblemKind, list[Problem]] = defaultdict(list)
     for problem in source.problems:
         by_kind[problem.kind].append(problem)
-    severity = {"left out": 0, "repaired": 1, "noted": 2}
-    groups = sorted(
-        by_kind.values(), key=lambda group: (min(severity[each.action] for each in group), -len(group))
-    )
+    groups = sorted(by_kind.values(), key=lambda group: (min(map(_severity, group)), -len(group)))
     names = (element("th", name, scope="col") for name in ("what", "how many", "what was done", "where"))
     head, body = element("thead", element("tr", *names)), element("tbody", *map(_row, groups))
     text = (
@@ -93,6 +91,11 @@ def problems_section(source: Source, *, workers: int) -> Html:
     )
     table = element("table", head, body, class_="kinds")
     return join(element("p", text, class_="note"), table, _gallery(source, groups, workers=workers))
+
+
+def _severity(problem: Problem) -> int:
+    """Return the place of a problem in the table: the lower, the more important."""
+    return 0 if problem.kind == "cause" else {"left out": 1, "repaired": 2, "noted": 3}[problem.action]
 
 
 def _row(problems: Sequence[Problem]) -> Html:

@@ -14,6 +14,7 @@ import numpy as np
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Target
 from boxcrew.data.checks.near_duplicates import NearDuplicate, near_duplicates
+from boxcrew.data.checks.problem import first_problem
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import Record, Source, open_source
 from boxcrew.data.detection.statistics import DatasetAdvice, SplitStatistics, advise, split_statistics
@@ -91,17 +92,19 @@ def counted(number: int, singular: str, plural: str) -> str:
 def diagnose(config: RunConfig, screen: Screen, *, run: Path | None = None) -> Diagnosis:
     """Examine the data set of `config` for its detector; a `run` adds labels that it contradicts."""
     workers = max(1, int(usable_cores()))
-    source = open_source(config.data.path, format=config.data.format, seed=config.seed)
+    data = config.data
+    source = open_source(data.path, format=data.format, seed=config.seed, options=data.box_options())
     with screen.progress("checking the images") as progress:
         source = scan(source, workers=workers, progress=progress)
     if not any(len(record.target) for record in chain.from_iterable(source.splits.values())):
-        raise DataError(f"{config.data.path}: no image has a box", advice="annotate some images first")
+        advice = first_problem(source.problems) or "annotate some images first"
+        raise DataError(f"{data.path}: no image has a box", advice=advice)
     task = require_detection(config.task)
     statistics = {name: split_statistics(split, source.classes) for name, split in source.splits.items()}
     with screen.progress("comparing the splits") as progress:
         duplicates = near_duplicates(source, workers=workers, progress=progress)
     return Diagnosis(
-        path=config.data.path,
+        path=data.path,
         source=source,
         statistics=statistics,
         advice=advise(statistics, source.classes, keeps_shape=task.transforms.resize == "letterbox"),

@@ -83,6 +83,8 @@ def _tasks(diagnosis: Diagnosis) -> Iterator[Recommendation]:
 
 def _tasks_about_problems(diagnosis: Diagnosis) -> Iterator[Recommendation]:
     problems = diagnosis.source.problems
+    for cause in (problem for problem in problems if problem.kind == "cause"):
+        yield Recommendation(_SERIOUS + 1, f"{cause.message[:1].upper()}{cause.message[1:]}.", "problems")
     if leaks := sum(problem.kind == "leak" for problem in problems):
         images = counted(leaks, "image is", "images are")
         yield Recommendation(90, f"{images} in two splits. Remove the copies from one of them.", "problems")

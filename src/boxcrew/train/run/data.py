@@ -54,8 +54,11 @@ def _require_clean(config: DataConfig, problems: Sequence[Problem]) -> None:
 
 def print_problems(problems: Sequence[Problem], screen: Screen, *, rest: str) -> None:
     """Print a table of the number of problems of each kind, then some of them: the first of every kind before
-    the second of any. `rest` says where all are listed.
+    the second of any. `rest` says where all are listed. Causes come before everything else.
     """
+    for cause in (problem for problem in problems if problem.kind == "cause"):
+        screen.warn(str(cause))
+    problems = [problem for problem in problems if problem.kind != "cause"]
     if len(problems) > 1:
         counts: Counter[tuple[str, str]] = Counter()
         for problem in problems:

@@ -7,9 +7,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from boxcrew.core.config import Config
 from boxcrew.core.errors import DataError
-from boxcrew.data.config import DataConfig
+from boxcrew.data.config import BoxOptions, DataConfig
 from boxcrew.data.loading.workers import Workers
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.tasks.base import TASKS
@@ -22,7 +21,7 @@ from boxcrew.train.run.loading import Loaded, Which, load_task
 from boxcrew.train.run.stored_settings import stored_settings
 
 
-class ValConfig(Config):
+class ValConfig(BoxOptions):
     """The settings of `boxcrew val`."""
 
     run: Path  # a run directory, or a weight file
@@ -58,16 +57,11 @@ def _evaluate(config: ValConfig, loaded: Loaded, task_data: TaskData, screen: Sc
 def _open_data(config: ValConfig, loaded: Loaded, screen: Screen) -> TaskData:
     """Open the data with the classes of the network, and report its problems."""
     kind = TASKS.get(loaded.config.name)
-    path, format_ = config.data, config.format
     has_settings = is_run(config.run) or (config.run / "config.yaml").is_file()
     run = stored_settings(config.run, screen.warn) if has_settings else None
-    if path is None and run is not None:
-        path, format_ = run.data.path, run.data.format
-    if path is None:
-        raise DataError(f"run={config.run}: a weight file has no data of its own", advice="give data=…")
     with screen.progress("checking the data") as progress:
         opening = OpenOptions(
-            data=DataConfig(path=path, format=format_, val=config.split),
+            data=_data_config(config, run.data if run else None),
             # The seed decides which samples were held out in training.
             seed=loaded.seed,
             workers=max(1, int(usable_cores())),
@@ -78,3 +72,14 @@ def _open_data(config: ValConfig, loaded: Loaded, screen: Screen) -> TaskData:
     if config.data is not None and any(problem.kind == "made-split" for problem in task_data.problems):
         screen.info("split=all evaluates all of it, if none of it was used for training")
     return task_data
+
+
+def _data_config(config: ValConfig, own: DataConfig | None) -> DataConfig:
+    """Return the settings of the data to evaluate on, by default the run's `own`, read as in training."""
+    options = {name: getattr(config, name) for name in BoxOptions.model_fields}
+    if config.data is not None:
+        return DataConfig(path=config.data, format=config.format, val=config.split, **options)
+    if own is None:
+        raise DataError(f"run={config.run}: a weight file has no data of its own", advice="give data=…")
+    given = {name: value for name, value in options.items() if name in config.model_fields_set}
+    return own.model_copy(update={"val": config.split, "strict": False, **given})

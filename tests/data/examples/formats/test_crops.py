@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 
 from boxcrew.core.types import Target
+from boxcrew.data.config import BoxOptions
 from boxcrew.data.detection.formats.voc import VocSource
 from boxcrew.data.detection.source import Record
 from boxcrew.data.examples.example_set import ExampleOptions, open_examples
 from boxcrew.data.examples.formats import crops
-from boxcrew.data.examples.formats.crops import open_crops
+from boxcrew.data.examples.formats.crops import SMALLEST_SIDE, open_crops
 from boxcrew.data.images.reading import read_image, write_image
 from tests.helpers.made_examples import draw_blocks, make_crops
+from tests.helpers.misread import draw_images, write_set
 
 BOXES = [[10, 20, 30, 60], [0, 0, 50, 50], [60, 60, 67, 80], [20, 20, 60, 60], [5, 5, 40, 40]]
 
@@ -50,6 +52,15 @@ def test_objects_are_cut_out_with_a_margin(tmp_path: Path) -> None:
     assert {problem.kind for problem in opened.problems} == {"box-small", "class-empty"}
     (small_ones,) = [problem for problem in opened.problems if problem.kind == "box-small"]
     assert small_ones.message.startswith("2 objects")
+
+
+def test_boxes_are_read_as_the_options_say(tmp_path: Path) -> None:
+    images = draw_images(sizes=[(100, 80), (90, 110)])
+    folder = write_set(tmp_path / "set", images, format="voc", order="xywh")
+    opened = open_examples(folder, ExampleOptions(boxes=BoxOptions(boxes="xywh")), format="crops")
+    assert sum(len(split) for split in opened.splits.values()) == sum(
+        min(x1 - x0, y1 - y0) >= SMALLEST_SIDE for image in images for x0, y0, x1, y1 in image.boxes
+    )
 
 
 def test_what_is_read_when_asked_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

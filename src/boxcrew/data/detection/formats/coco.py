@@ -36,6 +36,7 @@ class CocoSource(AnnotatedSource):
     """
 
     format = "coco"
+    box_order = "xywh"
     expects = (
         "a .json file in COCO's format, alone or in the folder, in annotations/ or in train/, val/, test/"
     )

@@ -23,6 +23,7 @@ class CreateMlSource(NamedSource):
     """A Create ML set: one JSON file in the folder of the images, or one in each of train, valid and test."""
 
     format = "create_ml"
+    box_order = "cxcywh"
     expects = 'a .json file such as _annotations.createml.json, a list of {"image": …, "annotations": […]}'
 
     @classmethod

@@ -39,6 +39,7 @@ class LabelStudioSource(NamedSource):
     """
 
     format = "label_studio"
+    box_order = "xywh"
     expects = "a .json file of Label Studio (JSON or JSON-MIN), with the images in the same folder or below"
 
     @classmethod

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from boxcrew.core.types import Image
+from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions
 from boxcrew.data.detection.source import SOURCES, Record, Source
 from boxcrew.data.embedded.shelf.layout import CLASSES
 from boxcrew.data.embedded.shelf.scene import draw_scene, make_scene
@@ -26,7 +27,14 @@ class ShelfSource(EmbeddedFormat, Source):
     num_images: ClassVar[Mapping[str, int]] = {"train": 480, "val": 160, "test": 160}
 
     @classmethod
-    def open(cls, path: Path, *, seed: int = 0) -> Self:  # noqa: ARG003  the set is always the same
+    def open(
+        cls,
+        path: Path,
+        *,
+        seed: int = 0,  # noqa: ARG003  the set is always the same
+        options: BoxOptions = AS_THE_FORMAT_SAYS,
+    ) -> Self:
+        options.require_default(str(path))
         splits = {split: _records(split, count) for split, count in cls.num_images.items()}
         return cls(root=path, classes=CLASSES, splits=splits)
 

@@ -9,11 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
-
 from boxcrew.core.errors import DataError
-from boxcrew.core.types import Ints
-from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, Collector, Object, ObjectTable
+from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, Collector
 from boxcrew.data.detection.darknet import find_darknet, read_darknet
 from boxcrew.data.detection.data_file import MAX_CLASSES, find_images
 from boxcrew.data.detection.data_yaml import find_yamls, read_data_yaml
@@ -24,9 +21,6 @@ from boxcrew.data.images.reading import IMAGE_SUFFIXES
 
 _NAME_FILES = ("classes.txt", "obj.names", "labels/classes.txt", "labels/obj.names")
 
-Objects = Sequence[Object] | ObjectTable | None
-"""The objects of one image; None if it has no label file."""
-
 
 @SOURCES.register("yolo")
 class YoloSource(AnnotatedSource):
@@ -35,6 +29,8 @@ class YoloSource(AnnotatedSource):
     """
 
     format = "yolo"
+    box_order = "cxcywh"
+    numbers_classes = True
     expects = (
         "data.yaml or obj.data with names and train, or images/ with labels/, or a .txt next to each image"
     )
@@ -122,45 +118,32 @@ def _collect(
     images: Sequence[tuple[str | None, Path]], names: tuple[str, ...] | None, collector: Collector
 ) -> tuple[str, ...]:
     """Add every image with its labels. Return the classes, which are numbered if they have no names."""
-    num_classes = len(names) if names else MAX_CLASSES
     files, image_folders = _find_label_files(image for _, image in images)
     texts = [read_text(file) for file in files]
     tables, num_confidences = read_tables(
-        [text if isinstance(text, bytes) else b"" for text in texts], num_classes
+        [text if isinstance(text, bytes) else b"" for text in texts], MAX_CLASSES
     )
-    parser, used = LineParser(num_classes, collector), set[int]()
+    parser, used = LineParser(MAX_CLASSES, collector), set[int]()
     parser.num_confidences += num_confidences
-    classes, merged = _merge_classes(names or (), collector)
     for (split, image), file, text, table in zip(images, files, texts, tables, strict=True):
         source = collector.relative_path(image if text is None else file)
-        objects = _relabel(table or parser.parse(text, source), merged)
+        objects = table or parser.parse(text, source)
         used.update(table.labels.tolist() if table else [obj.label for obj in objects or ()])
         collector.add(Annotation(file=source, image=image, objects=objects, relative=True), split)
     parser.report()
     _report_labels_without_image(image_folders, collector)
     if names:
-        return classes
+        _note_same_names(names, collector)
+        return names
     collector.note_gaps(str(collector.root), sorted(used | {0}), "no objects of class ids")
     return tuple(f"class{i}" for i in range(max(used, default=-1) + 1))
 
 
-def _merge_classes(names: tuple[str, ...], collector: Collector) -> tuple[tuple[str, ...], Ints | None]:
-    """Return the classes, each name once, and the label of each class id; None if no name is used twice."""
-    classes = tuple(dict.fromkeys(names))
-    if len(classes) == len(names):
-        return classes, None
-    twice = next(name for i, name in enumerate(names) if name in names[:i])
-    message = f"classes of the same name are merged into one: {twice}"
-    collector.note("duplicate-class", str(collector.root), message, value=twice)
-    return classes, np.array([classes.index(name) for name in names], dtype=np.int64)
-
-
-def _relabel(objects: Objects, merged: Ints | None) -> Objects:
-    if merged is None or objects is None:
-        return objects
-    if isinstance(objects, ObjectTable):
-        return ObjectTable(merged[objects.labels], objects.boxes)
-    return [obj._replace(label=int(merged[obj.label])) for obj in objects]
+def _note_same_names(names: tuple[str, ...], collector: Collector) -> None:
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        message = f"classes of the same name are merged into one: {twice}"
+        collector.note("duplicate-class", str(collector.root), message, value=twice)
 
 
 def _report_labels_without_image(image_folders: Iterable[Path], collector: Collector) -> None:

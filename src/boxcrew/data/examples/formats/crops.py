@@ -36,6 +36,7 @@ class CropsFormat(ExampleFormat):
     """Crops of all objects that are neither crowds nor difficult."""
 
     name = "crops"
+    reads_boxes = True
     expects = "any set for detection, such as VOC, COCO or YOLO"
 
     @classmethod
@@ -44,7 +45,7 @@ class CropsFormat(ExampleFormat):
 
     @classmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
-        source = scan(open_source(path, seed=options.seed), workers=options.workers)
+        source = scan(open_source(path, seed=options.seed, options=options.boxes), workers=options.workers)
         return open_crops(source, options, format=cls.name)
 
 
