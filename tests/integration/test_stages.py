@@ -17,6 +17,7 @@ from boxcrew.api import run_config, train_run
 from boxcrew.cli.main import main
 from boxcrew.core.config import Tree, read_yaml
 from boxcrew.core.errors import BoxcrewError, ModelError, UsageError
+from boxcrew.plan.plan import Plan
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.trainer import StepReport, Trainer
 from boxcrew.train.output.screen import Screen
@@ -243,6 +244,10 @@ def _cut_weights(run: Path) -> None:
     file.write_bytes(file.read_bytes()[:-8])
 
 
+def _replace(file: Path, old: str, new: str) -> None:
+    file.write_text(file.read_text().replace(old, new))
+
+
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "weights cut": (_cut_weights, "2-ridge/weights/best.safetensors: damaged"),
     "weights lost": (lambda run: (run / "1-backbone" / WEIGHTS[1]).unlink(), "last.safetensors: damaged"),
@@ -251,8 +256,8 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "stage lost": (lambda run: shutil.rmtree(run / "1-backbone"), "1-backbone, which it starts from, is not"),
     "list cut": (lambda run: (run / "stages.json").write_text('{"sta'), "stages.json: damaged"),
     "other stages": (
-        lambda run: (run / "stages.json").write_text('{"stages": [{"folder": "1-other"}]}'),
-        "has the stages 1-other; the settings give 1-backbone",
+        lambda run: _replace(run / "stages.json", "1-backbone", "1-other"),
+        "has the stages 1-other, .*; the settings give 1-backbone",
     ),
 }
 
@@ -295,10 +300,10 @@ def test_directories_of_stages_and_runs_are_not_mixed(pictures: Path, complete: 
 def test_a_stage_is_resumed_with_the_processes_of_its_run(
     complete: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun: list[Path | None] = []
+    plans: list[Plan | None] = []
 
-    def planned(config: RunConfig, begun_in: Path | None) -> tuple[int, int]:
-        begun.append(begun_in)
+    def planned(config: RunConfig, before: Plan | None) -> tuple[int, int]:
+        plans.append(before)
         return 1, 0
 
     monkeypatch.setattr("boxcrew.cli.train.planned_processes", planned)
@@ -307,7 +312,8 @@ def test_a_stage_is_resumed_with_the_processes_of_its_run(
         with pytest.raises(SystemExit) as ended:
             main()
         assert ended.value.code == 2  # it is finished
-    assert begun == [complete] * 3
+    first = Plan.read(complete / "1-backbone" / "plan.json", setting="plan")
+    assert [plan.replicas for plan in plans if plan] == [first.replicas] * 3
 
 
 def test_parameter_servers_are_refused(pictures: Path, tmp_path: Path) -> None:

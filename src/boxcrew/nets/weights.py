@@ -38,6 +38,9 @@ _DTYPES = {
 }
 """The names of element types in safetensors files."""
 
+_TORCH_FILES = (b"PK\x03\x04", b"\x80")
+"""The first bytes of the files that torch writes: archives, and before its version 1.6 pickles."""
+
 # Raised by torch's restricted unpickler on files that are cut, damaged, or not of tensors.
 _UNREADABLE = (
     pickle.UnpicklingError,
@@ -105,6 +108,9 @@ def read_weights(path: Path) -> Weights:
         raise ModelError(f"{path}: an empty file, not weights")
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
+    with path.open("rb") as file:
+        if not file.read(4).startswith(_TORCH_FILES):
+            raise ModelError(f"{path}: not a weight file", advice="give a .safetensors, .pth or .pt file")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except _UNREADABLE as error:
