@@ -26,7 +26,7 @@ from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import train
 from tests.helpers.forked import Forked, boxcrew
 from tests.helpers.processes import free_port
-from tests.helpers.tiny import BACKBONE
+from tests.helpers.tiny import BACKBONE, replaced
 
 WORDS = (
     f"detector.backbone={BACKBONE}",
@@ -58,7 +58,7 @@ def start(photos: Path, home: Path, tmp_path: Path) -> Iterator[Start]:
     begun: list[Forked] = []
 
     def begin(*words: str, first: str = "", **environment: str) -> Forked:
-        command = ("train", f"data={photos}", "out=run", *WORDS, *words)
+        command = ("train", f"data={photos}", "out=run", *replaced(WORDS, words))
         process = boxcrew(*command, first=first, cwd=tmp_path, HOME=str(home), **environment)
         begun.append(process)
         return process
@@ -132,18 +132,23 @@ def test_a_killed_server_is_named_and_takes_all_with_it(start: Start, tmp_path: 
 
 def test_a_killed_chief_is_named_and_takes_all_with_it(start: Start, tmp_path: Path) -> None:
     """Their loader's workers too."""
-    process = start("steps=100000", *TWO["ddp"], "loader.workers=1")
+    process = start("steps=100000", *TWO["ddp"], "loader.workers=1", "--json")
     wait_for_step(tmp_path / "run", 2, process)
     replicas = replicas_of(process)
     assert len(replicas) == 2
     family = [*replicas, *(child for replica in replicas for child in replica.children(recursive=True))]
     replicas[0].kill()
     begun = time.monotonic()
-    _, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=30)
     assert time.monotonic() - begun < SOON
     assert process.returncode == 1
     assert "replica 0 was killed by SIGKILL" in err
     require_failed(tmp_path / "run", "replica 0 was killed by SIGKILL")
+    document = json.loads(out)
+    assert (document["error"], document["exit"]) == (
+        "replica 0 was killed by SIGKILL: the run has stopped",
+        1,
+    )
     assert still_alive(family, after=5) == []
 
 
@@ -206,6 +211,8 @@ def stop(process: Forked, number: signal.Signals, run: Path) -> dict[str, Any]:
     os.killpg(process.pid, number)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130, (out, err)
+    document = json.loads(out)
+    assert (document["error"], document["exit"], document["run"]) == ("interrupted", 130, "run")
     assert still_alive(replicas, after=1) == []
     summary: dict[str, Any] = json.loads((run / "summary.json").read_text())
     assert summary["state"] == "interrupted"
@@ -217,7 +224,7 @@ def stop(process: Forked, number: signal.Signals, run: Path) -> dict[str, Any]:
 def test_ctrl_c_stops_all_at_the_same_step(start: Start, tmp_path: Path) -> None:
     """Also replicas that are each at their own pace; servers wait for them."""
     words = (*TWO["parameter_server"], "deploy.staleness=2", "deploy.batch_norm=first")
-    stopped = stop(start("steps=100000", *words), signal.SIGINT, tmp_path / "run")
+    stopped = stop(start("steps=100000", *words, "--json"), signal.SIGINT, tmp_path / "run")
     assert stopped["steps"] >= 2
     assert "at most 2 steps ahead of each other" in (tmp_path / "run" / "train.log").read_text()
 
@@ -226,7 +233,7 @@ def train_anew(
     launcher: str, *words: str, photos: Path, home: Path, place: Path, timeout: float
 ) -> subprocess.CompletedProcess[str]:
     """`boxcrew train` in a Python that is started as users start it."""
-    settings = (f"data={photos}", "out=run", *WORDS, *words)
+    settings = (f"data={photos}", "out=run", *replaced(WORDS, words))
     return subprocess.run(
         [sys.executable, *launcher.split(), "-m", "boxcrew", "train", *settings],
         cwd=place,
@@ -240,10 +247,11 @@ def train_anew(
 
 
 def test_a_mistake_that_only_the_chief_can_see_is_told_once(photos: Path, home: Path, tmp_path: Path) -> None:
-    done = train_anew(
-        "", "deploy.replicas=2", "trainable=nothing.*", photos=photos, home=home, place=tmp_path, timeout=60
-    )
+    words = ("deploy.replicas=2", "trainable=nothing.*", "--json")
+    done = train_anew("", *words, photos=photos, home=home, place=tmp_path, timeout=60)
     assert done.returncode == 2
+    document = json.loads(done.stdout)
+    assert (document["exit"], f"error: {document['error']}\n" in done.stderr) == (2, True)
     assert done.stderr.count("trainable") == 1
     assert "Traceback" not in done.stderr
 

@@ -310,7 +310,7 @@ def optimized(optimizer: Optimizer, part: nn.Module) -> dict[str, float]:
 def test_what_is_set_for_a_phase_is_for_its_parameters_alone(name: str, setting: str, value: float) -> None:
     usual = {"rate": 0.1, "momentum": 0.5, "weight_decay": 0.01}
     words = [f"optim.{key}={number}" for key, number in usual.items()]
-    words += ["optim.phases.critic.rate=0.1", f"optim.phases.critic.{setting}={value}"]
+    words += [f"optim.phases.critic.{key}={number}" for key, number in {"rate": 0.1, setting: value}.items()]
     task = built()
     optimizer = optimizer_of(task, run_of(f"optim={name}", *words).optim)
     set_rate(optimizer, 0.1)

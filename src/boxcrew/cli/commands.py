@@ -22,7 +22,7 @@ _VERBS = {  # of other tools
     "finetune": "train … init=finetune init.checkpoint=RUN",
     "continue": "resume",
     "check": "data PATH",
-    "convert": "data make PATH",
+    "convert": "data convert PATH",
     "list": "recipes",
     "models": "recipes",
     "config": "settings",
