@@ -1,8 +1,8 @@
 """The Python interface of boxcrew, with the same settings as on the command line.
 
 `Detector`, `Classifier`, `TextModel` and `Generator` each load or train a network, measure it and predict
-with it; `model` has what they share, `images` turns what users have into inputs, and results are those of
-`boxcrew.report.predictions`. `runs` is behind the commands that train.
+with it; `model` has what they share, `images` and `image_arrays` make inputs of what users have, and results
+are those of `boxcrew.report.predictions`. `runs` is behind the commands that train.
 """
 
 from boxcrew.api.classifier import Classifier

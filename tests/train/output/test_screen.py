@@ -74,6 +74,19 @@ def test_not_all_lines_can_wait_for_ever(
     assert log.read_text().startswith("(3 lines are missing here)")
 
 
+def test_without_a_log_only_the_last_lines_wait_for_one(
+    screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command without a log, such as predict, may print a million lines."""
+    monkeypatch.setattr("boxcrew.train.output.screen.MAX_PENDING", 2)
+    for line in ("one", "two", "three", "four", "five"):
+        screen.info(line)
+    screen.open_log(tmp_path / "log")
+    lines = [line.split(" ", 2)[-1] for line in (tmp_path / "log").read_text().splitlines()[1:]]
+    assert lines == ["four", "five"]
+    assert "(3 lines are missing here)" in (tmp_path / "log").read_text()
+
+
 def test_a_screen_that_is_gone(tmp_path: Path) -> None:
     """Such as standard error in a file on a full disk."""
     full = Path("/dev/full").open("w")  # noqa: SIM115 - closing it is an error as well
