@@ -61,6 +61,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
         "FIRST_STEP": 0.6,
         "SLOWDOWN": 2.0,
         "FAILURE_GRACE": 0.1,
+        "END_GRACE": 0.1,
         "SHUTDOWN": 0.1,
     }.items():
         monkeypatch.setattr(heartbeat, name, value)

@@ -21,7 +21,8 @@ SILENCE = 25.0  # without a heartbeat, until a process counts as lost: noticed w
 PATIENCE = 25.0  # that any step may take, however short the others were
 FIRST_STEP = 900.0  # that the first step may take
 READING = 600.0  # that reading the data of a step may take
-FAILURE_GRACE = 3.0  # for a failed process to say why and to end: the launcher must see it end first
+FAILURE_GRACE = 3.0  # seconds for a failed process to say why
+END_GRACE = 10.0  # seconds for it to end, also on a busy machine: the launcher must see it end first
 SHUTDOWN = 10.0  # that the chief waits for the others to end
 
 SLOWDOWN = 10.0  # times the longest step so far that a step may take
@@ -112,13 +113,13 @@ class Heartbeat:
 
     def find_failed(self) -> str | None:
         """Wait for another process to report a failure; return which, and why, or None if none does."""
-        end = time.monotonic() + FAILURE_GRACE
-        while time.monotonic() < end:
+        begun = time.monotonic()
+        while time.monotonic() < begun + FAILURE_GRACE:
             for rank in self._others:
                 with suppress(*CONNECTION_ERRORS):
                     beat = self._beat_of(rank)
                     if beat.startswith(FAILED):
-                        time.sleep(max(0.0, end - time.monotonic()))  # the launcher must see it end first
+                        time.sleep(max(0.0, begun + END_GRACE - time.monotonic()))
                         return f"{process_name(rank, self._num_replicas)} {beat}"
             time.sleep(0.05)
         return None
@@ -147,7 +148,7 @@ class Heartbeat:
                 self._store.set(self._key(self._rank), self._next_beat())
                 lost = self._find_lost()
                 if lost is not None and IS_LOST not in lost[1]:
-                    self._ended.wait(FAILURE_GRACE)  # the main thread may meet the failure, and say more
+                    self._ended.wait(END_GRACE)  # the main thread may meet the failure, and say more
             except CONNECTION_ERRORS as error:
                 lost = 0, f"replica 0{IS_LOST}{UNREACHABLE}: {str(error).partition(chr(10))[0]}"
                 self._ended.wait(FAILURE_GRACE)
