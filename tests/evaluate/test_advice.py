@@ -284,3 +284,9 @@ def test_every_advice_is_one_line_whatever_the_data_is_called() -> None:
         assert len(line) < 140, line
         assert line.splitlines() == [line]
         assert json.loads(json.dumps(advice.to_json()))["cause"] == advice.cause
+
+
+def test_what_was_not_measured_is_not_compared() -> None:
+    """A validation split without boxes has no AP50, and adding images would not change that."""
+    for learnt, new in ((0.9, -1.0), (-1.0, 0.1), (0.9, float("nan"))):
+        assert detection_gap(learnt=learnt, new=new) == ()

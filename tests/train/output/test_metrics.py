@@ -110,3 +110,11 @@ def test_tensorboard_hides_what_is_forgotten(tmp_path: Path) -> None:
     events = EventAccumulator(str(tmp_path / "tb"))
     events.Reload()
     assert [event.step for event in events.Scalars("loss")] == [1, 2, 3, 4]
+
+
+def test_damaged_lines_are_left_out_and_counted(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.jsonl"
+    file.write_bytes(b'{"step": 1}\n{"st\n\xff\x00\n[1]\n{"step": 2}\n{"step": 3')
+    warnings: list[str] = []
+    assert read_rows(file, warnings.append) == [{"step": 1}, {"step": 2}]
+    assert warnings == [f"{file}: 3 damaged lines, left out"]
