@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -308,6 +309,8 @@ def main() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     # Imports make hundreds of thousands of objects that stay; collecting among them takes half a second.
     gc.set_threshold(100_000, 20, 20)
+    # At its end Python searches all objects for garbage once more, for seconds after the last line.
+    atexit.register(gc.freeze)
     # The errors of torch's libraries, in many lines of addresses, repeat what we report in one.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     document = Document(is_wanted="--json" in sys.argv)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import os
 import sys
 from collections.abc import Callable
@@ -66,8 +64,6 @@ def _run(
     """Run alone or as one process of a started group; or start all planned processes and wait for them.
     `before` is the plan of a run to be resumed.
     """
-    # At its end Python searches all objects for garbage once more, for seconds after the last line.
-    atexit.register(gc.freeze)
     if LAUNCHER in os.environ:
         die_with(int(os.environ[LAUNCHER]))
     env = read_environment(os.environ)
