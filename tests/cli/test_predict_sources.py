@@ -68,7 +68,9 @@ def refused(boxcrew: Call, code: int, message: str, *words: str) -> None:
     """Nothing may be left behind."""
     before = set(Path.cwd().rglob("*"))
     result = boxcrew("predict", *words)
-    assert (result.code, result.out if "--json" in words else "") == (code, ""), result
+    assert result.code == code, result
+    if "--json" in words:
+        assert json.loads(result.out)["exit"] == code
     assert message in result.err, result.err
     assert "results:" not in result.out + result.err
     assert set(Path.cwd().rglob("*")) == before

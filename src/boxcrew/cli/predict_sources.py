@@ -126,7 +126,8 @@ def _download(url: str) -> bytes:
             if size <= MAX_BYTES and answer.length:
                 raise DataError(f"{setting}: the connection ended {answer.length} bytes too early")
     except HTTPError as error:
-        raise DataError(f"{setting}: the server answers {error.code} {error.reason}") from None
+        reason = str(error.reason).partition("\n")[0]
+        raise DataError(f"{setting}: the server answers {error.code} {reason}") from None
     except URLError as error:
         raise DataError(
             f"{setting}: {_reason(error.reason)}", advice="check the URL and the network"

@@ -107,10 +107,10 @@ def test_servers_are_refused_before_the_run(tiny_set: Path) -> None:
 
 def test_a_stage_has_its_share_of_every_limit(tiny_set: Path) -> None:
     tune = Stage(name="tune", fraction=0.25, changes={"optim": {"rate": 0.5}})
-    limits = {"steps": 10, "epochs": 6.0, "time": "40s"}
-    own = stage_settings(config(tiny_set, **limits, goal="deadline:2h"), tune)
-    assert (own.steps, own.epochs, own.time, own.goal.seconds) == (2, 1.5, 10.0, 1800.0)
+    own = stage_settings(config(tiny_set, steps=10, time="40s", goal="deadline:2h"), tune)
+    assert (own.steps, own.epochs, own.time, own.goal.seconds) == (2, None, 10.0, 1800.0)
     assert own.optim.rate == 0.5
+    assert stage_settings(config(tiny_set, steps=None, epochs=6.0), tune).epochs == 1.5
     assert stage_settings(config(tiny_set, goal="budget:8GB"), tune).goal.num_bytes == 8 * 10**9
     solved = config(tiny_set, goal="deadline:2h")
     assert stage_settings(solved, Stage(name="svm", kind="solve")) == solved

@@ -53,6 +53,8 @@ MEANINGS: dict[ProblemKind, str] = {
     "unknown-class": "Class that is not in the list of classes",
     "class-id-gap": "Class numbers without a class",
     "duplicate-class": "Two classes with one name",
+    "box-derived": "Box derived from another shape",
+    "label-confidence": "Confidence that is not used",
     "cause": "Cause of many problems",
     "duplicate-id": "Id used twice",
     "duplicate-image": "Image listed twice",
