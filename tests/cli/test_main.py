@@ -177,7 +177,8 @@ def test_only_the_chief_of_started_processes_prints_a_document(
 
 @pytest.mark.parametrize("columns", ["80", "120"])
 @pytest.mark.parametrize(
-    "command", ["train", "plan", "resume", "val", "doctor", "devices", "recipes", "settings"]
+    "command",
+    ["train", "plan", "resume", "val", "predict", "data", "doctor", "devices", "recipes", "settings"],
 )
 def test_help_fits_the_terminal_and_has_usage_and_examples(
     boxcrew: Call, monkeypatch: pytest.MonkeyPatch, columns: str, command: str

@@ -89,6 +89,21 @@ def test_a_setting_of_another_choice_is_said_to_be_one(settings: Tree, hint: str
     assert caught.value.message.startswith(hint)
 
 
+def test_a_name_in_the_wrong_group_or_in_short_is_found() -> None:
+    for settings, hint in (
+        ({"saver": {"steps": 2}}, "here it is saver.every_steps="),
+        ({"optim": {"patience": 2}}, "here it is evaluation.patience="),
+    ):
+        with pytest.raises(UsageError, match=rf"no such setting; {re.escape(hint)}$"):
+            run_config(None, settings)
+
+
+def test_the_length_of_the_run_is_not_offered_for_a_setting_of_a_group() -> None:
+    with pytest.raises(UnknownSettingError) as caught:
+        run_config(None, {"evaluation": {"steps": 2}})
+    assert "here it is" not in caught.value.message
+
+
 def test_each_command_has_its_own_words() -> None:
     hints = {
         command: with_hint(UnknownSettingError("conf", "there are: …"), ["conf"], command=command).message

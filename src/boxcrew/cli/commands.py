@@ -71,9 +71,7 @@ class Group(TyperGroup):
 
 
 def _write_lines(text: str, formatter: Any) -> None:
-    # \b tells click to keep the lines of a paragraph; here all are kept.
-    lines = [line for line in inspect.cleandoc(text).splitlines() if line != "\b"]
-    formatter.write("\n".join(lines).replace("\n\n\n", "\n\n") + "\n")
+    formatter.write(inspect.cleandoc(text) + "\n")
 
 
 def _first_line(text: str | None) -> str:

@@ -169,33 +169,57 @@ _HELP = {
     """,
     "predict": """Use a trained network: detect, classify, continue text, make images.
 
-    \b
-    A detector:        boxcrew predict run=DIR source=SOURCE [score=0.25]
-    A classifier:      boxcrew predict run=DIR source=SOURCE|TABLE.csv|TEXTS.txt
-    A language model:  boxcrew predict run=DIR text="The shop" [num=200 temperature=0.8]
-    A GAN:             boxcrew predict run=DIR [num=16]
+    Usage:
+      boxcrew predict run=DIR source=SOURCE [score=0.25]       a detector
+      boxcrew predict run=DIR source=SOURCE|TABLE.csv|TEXTS    a classifier
+      boxcrew predict run=DIR [text=TEXT] [num=400]            a language model
+      boxcrew predict run=DIR [num=64]                         a GAN
 
-    \b
-    SOURCE is one of:
-    photo.jpg, FOLDER, 'glob*.jpg', or list.txt with a path on each line
-    -                    an image from stdin
-    https://...          an image, with download=true
-    clip.mp4             a video, detectors only [stride=N: every Nth frame, frames=N: at most N]
-    0                    a camera, detectors only, until Ctrl-C or frames=N
+    Sources:
+      photo.jpg            an image
+      FOLDER               all images in it, at any depth
+      'photos/*.png'       a pattern, quoted
+      list.txt             a path on each line
+      -                    an image from stdin
+      https://...          an image, with download=true
+      clip.mp4             a video (detectors only)
+      0                    a camera (detectors only), until Ctrl-C
 
-    \b
-    out=DIR              where results go; the default is runs/.../predict
-    weights=best         or last
-    device=auto
+    Settings:
+      run=DIR              directory of the run, or a weight file
+      score=0.25           detections with a lower score are not shown
+      stride=5 frames=100  every fifth frame of a video or camera, at most 100
+      out=DIR              directory of the results; default: runs/.../predict
+      weights=best         or last
+      device=auto          or cpu, cuda, cuda:0
+      temperature=0.8      of a language model: lower is less varied
+      seed=0               of a language model or GAN
+
+    Examples:
+      boxcrew predict run=runs/detect/train source=photos/new
+      boxcrew predict run=runs/detect/train source=clip.mp4 stride=2 out=found
+      boxcrew predict run=runs/sequence/train text="The shop" num=200
     """,
     "data": """Show what is in a data set, or convert it to another format.
 
-    \b
-    Show and check:      boxcrew data PATH [out=sheet.jpg]
-    Convert:             boxcrew data convert PATH|shelf out=DIR format=FORMAT
+    Usage:
+      boxcrew data PATH [out=sheet.jpg]
+      boxcrew data convert PATH out=DIR format=FORMAT
 
-    \b
-    format=              voc, coco, yolo, labelme, cvat or label_studio
+    Every problem of the data is named. Nothing of the data set is changed.
+
+    Settings:
+      out=sheet.jpg        draw training images with their boxes
+      out=DIR              of convert: a new folder
+      format=FORMAT        of convert: voc, coco, yolo, labelme, cvat or
+                           label_studio; otherwise the format to read
+      read_format=auto     of convert: the format to read
+      data.coordinates=pixels, data.boxes=, data.first_class=, data.rescale=
+                           how to read boxes, if a warning names one of them
+
+    Examples:
+      boxcrew data photos
+      boxcrew data convert photos out=photos_coco format=coco
     """,
     "doctor": """Examine a detection data set and write an HTML page of what to fix.
 

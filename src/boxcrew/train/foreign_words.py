@@ -130,9 +130,21 @@ def _of_settings(key: str) -> str:
     if choices := dict.fromkeys(choice for setting in inside for choice in setting.choices):
         own = [choice for choice in choices if not choice.startswith(f"{key}=")]
         return f"only with {' or '.join(own)}"
-    name = key.rpartition(".")[2]
-    same = dict.fromkeys(setting.key for setting in every if setting.key.rpartition(".")[2] == name)
+    same = _same_name(key, list(dict.fromkeys(setting.key for setting in every)))
     return _HERE.format(" or ".join(f"{other}=" for other in same)) if same else ""
+
+
+def _same_name(key: str, every: list[str]) -> list[str]:
+    """Return the settings that a key may mean: those of its group whose names contain its own, such as
+    saver.every_steps for saver.steps, or those of the same name elsewhere.
+    """
+    group, _, name = key.rpartition(".")
+    if not group:
+        return [other for other in every if other.rpartition(".")[2] == name]
+    beside = [other for other in every if other.rpartition(".")[0] == group]
+    near = [other for other in beside if name in other.rpartition(".")[2].split("_")]
+    # A setting of the whole run, such as its length, is not what somebody meant who named a group.
+    return near or [other for other in every if other.endswith(f".{name}")]
 
 
 def dotted_keys(settings: Tree, prefix: str = "") -> Iterator[str]:
