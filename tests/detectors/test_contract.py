@@ -40,6 +40,12 @@ def inputs() -> list[Any]:
         ]
 
 
+def largest(param: Any) -> Extent:
+    """Return the largest input of the settings of one of `inputs`, that of a wide image."""
+    config: DetectorConfig = param.values[0][0]
+    return config.size.canvas([(40, 30)])
+
+
 @pytest.fixture(scope="module", params=inputs())
 def detector_input(request: pytest.FixtureRequest) -> tuple[DetectorConfig, Extent]:
     pair: tuple[DetectorConfig, Extent] = request.param
@@ -50,6 +56,13 @@ def detector_input(request: pytest.FixtureRequest) -> tuple[DetectorConfig, Exte
 def detector(detector_input: tuple[DetectorConfig, Extent]) -> DetectorNet:
     torch.manual_seed(0)
     return build_detector(detector_input[0], contract.CLASSES)
+
+
+@pytest.fixture(scope="module", params=[each for each in inputs() if each.values[0][1] == largest(each)])
+def sized_detector(request: pytest.FixtureRequest) -> DetectorNet:
+    """A detector with each of its settings once, for what does not depend on the input of a step."""
+    torch.manual_seed(0)
+    return build_detector(request.param[0], contract.CLASSES)
 
 
 @pytest.fixture(scope="module")
@@ -81,12 +94,12 @@ def test_gradients(detector: DetectorNet, batch: Batch) -> None:
     contract.check_gradients(detector, batch.split([1, 1])[0])
 
 
-def test_names(detector: DetectorNet) -> None:
-    contract.check_names(detector)
+def test_names(sized_detector: DetectorNet) -> None:
+    contract.check_names(sized_detector)
 
 
-def test_without_data(detector: DetectorNet) -> None:
-    contract.check_without_data(detector)
+def test_without_data(sized_detector: DetectorNet) -> None:
+    contract.check_without_data(sized_detector)
 
 
 def test_devices(detector: DetectorNet, batch: Batch) -> None:

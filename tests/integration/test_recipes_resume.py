@@ -20,7 +20,7 @@ from boxcrew.core.config import Tree, to_yaml
 from boxcrew.core.errors import UsageError
 from boxcrew.data.detection.source import Record, Source
 from boxcrew.recipes import RECIPES
-from boxcrew.tasks import frechet_features
+from boxcrew.tasks import detection, frechet_features
 from boxcrew.train.config import RunConfig
 from boxcrew.train.init import Pretrained
 from boxcrew.train.loop.checkpoint import newest_checkpoint
@@ -99,8 +99,11 @@ def shrunk(variant: str, data: Path, out: Path) -> RunConfig:
 
 @pytest.fixture(autouse=True)
 def judged_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How well a GAN is judged is no matter here, and what judges it would learn for 400 steps."""
+    """How well a GAN is judged is no matter here, and what judges it would learn for 400 steps. Nor are the
+    training images that a trained detector is tried on.
+    """
     monkeypatch.setattr(frechet_features, "STEPS", 1)
+    monkeypatch.setattr(detection, "NUM_TRAIN_EVALUATED", 1)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -47,6 +47,7 @@ def ticks(chart: Html) -> list[float]:
     return [float(text.replace(",", "")) for text in texts if re.fullmatch(r"[\d.,]+", text)]
 
 
+@settings(max_examples=20)  # each draws a chart
 @given(values=SIDES)
 def test_no_value_is_lost_and_none_leaves_the_chart(values: Numbers) -> None:
     bins = Bins.doubling(values, "pixels")
@@ -57,6 +58,7 @@ def test_no_value_is_lost_and_none_leaves_the_chart(values: Numbers) -> None:
         assert 0 <= top < bottom <= HEIGHT
 
 
+@settings(max_examples=20)  # each draws a chart
 @given(values=SIDES)
 def test_a_heat_map_counts_all_points(values: Numbers) -> None:
     axes = Bins.doubling(values, "width"), Bins.doubling(values[::-1], "height")
@@ -64,6 +66,7 @@ def test_a_heat_map_counts_all_points(values: Numbers) -> None:
     assert sum(counts(chart)) == len(values)
 
 
+@settings(max_examples=20)  # each draws a chart
 @given(most=st.integers(0, 3000))
 def test_whole_numbers_have_whole_bins(most: int) -> None:
     bins = Bins.counting(most, "objects")
