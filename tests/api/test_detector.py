@@ -255,3 +255,8 @@ def test_errors_name_what_was_looked_for(detector: Detector, tmp_path: Path) -> 
         Detector.load(tmp_path)
     with pytest.raises(DataError, match="no image found"):
         next(detector.predict_many(tmp_path))
+
+
+def test_a_score_that_no_detection_can_have_is_refused(detector: Detector, photos: list[Path]) -> None:
+    with pytest.raises(UsageError, match="score=25: not between 0 and 1"):
+        detector.predict(photos[0], score=25)

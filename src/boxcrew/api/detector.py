@@ -11,6 +11,7 @@ from typing import overload
 
 from boxcrew.api.images import ImageLike, Warn, as_many, each_of, find_images, load_image, read_ahead
 from boxcrew.api.model import Model
+from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Image
 from boxcrew.data.images.video import VideoFrame, is_video, open_video
 from boxcrew.evaluate.detection.predictor import Predictor
@@ -80,6 +81,8 @@ class Detector(Model):
                 yield replace(result, frame=frame)
 
     def _detect(self, images: Sequence[tuple[Path | None, Image]], score: float) -> list[Result]:
+        if not 0 <= score <= 1:
+            raise UsageError(f"score={score}: not between 0 and 1")
         with self.loaded.deployment:
             predictions, _ = self._predictor([image for _, image in images])
         return [

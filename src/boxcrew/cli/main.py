@@ -206,7 +206,8 @@ _HELP = {
       boxcrew data PATH [out=sheet.jpg]
       boxcrew data convert PATH out=DIR format=FORMAT
 
-    Every problem of the data is named. Nothing of the data set is changed.
+    PATH may also be shelf, the embedded set. Problems of the data are reported;
+    --json names all of them. Nothing of the data set is changed.
 
     Settings:
       out=sheet.jpg        draw training images with their boxes

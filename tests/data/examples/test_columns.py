@@ -58,7 +58,9 @@ def test_words_that_nearly_all_differ_are_told() -> None:
     assert "column 'x': 61 different words in 101 rows, read as categories" in problem.message
     assert "leave the column out, or give texts as files (format text)" in problem.message
     assert doubted([*texts, *["again"] * 70]) == []
-    assert doubted(texts[:32]) == []
+    (ids,) = doubted(texts[:20])
+    assert "hardly occur twice" in ids.message
+    assert doubted(texts[:16]) == []
     assert doubted(NUMBERS) == []
 
 

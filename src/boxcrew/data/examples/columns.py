@@ -28,6 +28,7 @@ MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "#n/a", "#na", "<na>"}
 """Words that mean a missing value, in lower case."""
 _MISSING_NUMBERS = MISSING | {"none", "nil", "-", "--", ".", "..", "#div/0!", "#num!", "#value!", "#ref!"}
 """Words that mean a missing number; in a column of words some of them may be categories."""
+FEW_CATEGORIES = 16  # of which all may differ by chance
 MOST_CATEGORIES = 32
 _NUMERIC_SHARE = 0.95  # of the values: from this share on the column is numeric, and words are mistakes
 _LARGEST = 1e30  # a number beyond this is no measurement, and its square overflows float32
@@ -140,10 +141,10 @@ def column_doubts(table: Table, column: Column) -> Iterator[Problem]:
             f" {first!r}; write only numbers there, or leave the cell empty"
         )
         yield problem_at(table, is_word, "column-doubtful", message, value=first, action="noted")
-    elif num_different > max(MOST_CATEGORIES, len(words) / 2):
+    elif num_different > max(FEW_CATEGORIES, len(words) / 2):
         message = (
-            f"{summary}, read as categories, of which only {MOST_CATEGORIES} get a feature; leave the column"
-            " out, or give texts as files (format text)"
+            f"{summary}, read as categories, of which at most {MOST_CATEGORIES} get a feature, though they"
+            " hardly occur twice; leave the column out, or give texts as files (format text)"
         )
         yield problem_at(table, present, "column-doubtful", message, value=column["name"], action="noted")
 

@@ -38,7 +38,7 @@ class DetectionEvaluation(Evaluation):
             return f"no boxes to measure, {counted(len(self.images), 'image')}"
         return (
             f"AP {numbers['AP']:.3f}  AP50 {numbers['AP50']:.3f}  AP75 {numbers['AP75']:.3f}, "
-            f"{len(self.images)} images"
+            f"{counted(len(self.images), 'image')}"
         )
 
     def by_class(self) -> Mapping[str, float]:

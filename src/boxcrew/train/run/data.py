@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from boxcrew.core.errors import DataError
+from boxcrew.core.units import counted
 from boxcrew.data.checks.problem import ACTIONS, Problem
 from boxcrew.data.config import DataConfig
 from boxcrew.hardware.probe import usable_cores
@@ -77,4 +78,4 @@ def print_problems(problems: Sequence[Problem], screen: Screen, *, rest: str) ->
         screen.warn(str(problem))
     more = len(problems) - SHOWN_PROBLEMS
     if more > 0:
-        screen.warn(f"and {more} more problems in the data; {rest}")
+        screen.warn(f"and {counted(more, 'more problem')} in the data; {rest}")
