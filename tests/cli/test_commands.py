@@ -127,7 +127,7 @@ def test_data_reads_boxes_as_they_were_meant(boxcrew: Call, tmp_path: Path, sett
     result = boxcrew("data", "misread")
     assert result.code == 0, result.err
     assert "data.coordinates=pixels" in " ".join(result.out.split())
-    result = boxcrew("data", "make", "misread", "out=copy", "format=coco", setting)
+    result = boxcrew("data", "convert", "misread", "out=copy", "format=coco", setting)
     assert result.code == 0, result.err
     for (boxes, labels), image in zip(boxes_of(open_source(tmp_path / "copy")), images, strict=True):
         np.testing.assert_allclose(boxes, image.boxes, rtol=0, atol=0.01)

@@ -43,7 +43,7 @@ def test_defects_of_coco(real: VocSet, tmp_path: Path) -> None:
     place = "annotations/instances_train.json"
     assert {(p.kind, p.at) for p in source.problems if p.file == place} == {
         ("duplicate-id", f"image number {len(images) - 1}"),
-        ("path-escape", f"image {images[1]['id']}"),
+        ("missing-file", f"image {images[1]['id']}"),
         ("missing-file", f"image {images[2]['id']}"),
         ("annotation-without-image", "annotation lone"),
         ("unknown-class", "annotation odd"),
