@@ -41,7 +41,7 @@ def test_a_setting_says_what_it_depends_on() -> None:
     settings_by_key = {setting.key: setting for setting in settings}
     assert settings_by_key["optim.rate"].choices == ()
     assert settings_by_key["detector.scales"].choices == ("detector=ssd",)
-    assert settings_by_key["detector.levels"].type == "integer ≥ 2, ≤ 8"
+    assert settings_by_key["detector.depth"].type == "integer ≥ 1, ≤ 4"
     assert settings_by_key["goal"].default == "fastest"
     sizes = {
         setting.choices: setting.default for setting in list_settings() if setting.key == "detector.size"
