@@ -16,6 +16,7 @@ from boxcrew.core.stage import Stage
 from boxcrew.core.types import Batch, Detections, Losses, PaddedDetections
 from boxcrew.nets.layers import Normalize
 from boxcrew.nets.network import ClassRows, Network
+from boxcrew.nets.static import nms_top_k
 
 MissReason = Literal["between", "small", "large", "long"]
 """Why default boxes do not match a box: it lies between them, or has another size or shape."""
@@ -105,6 +106,20 @@ class DetectorNet(Network):
 
     def predict(self, images: Tensor, *extra: Tensor) -> list[Detections]:
         return self.decode(self(images, *extra), input_hw(images)).unpad()
+
+    def suppress(self, boxes: Tensor, scores: Tensor, labels: Tensor) -> PaddedDetections:
+        """Return the `max_detections` best of N candidates of each image, by the thresholds of the settings.
+        `boxes` (B, N, 4) are xyxy in pixels; `scores` and `labels` are (B, N).
+        """
+        config = self.config
+        is_likely = scores > config.score_threshold
+        chosen = nms_top_k(boxes, scores, labels, is_likely, iou=config.nms_iou, count=config.max_detections)
+        return PaddedDetections(
+            boxes=chosen.gather(boxes),
+            scores=chosen.gather(scores),
+            labels=chosen.gather(labels),
+            valid=chosen.valid,
+        )
 
     def solve(self, stage: str, batches: Iterable[Batch]) -> None:
         """Set layers or buffers in closed form, for the solve stage of that name.

@@ -15,7 +15,6 @@ from boxcrew.detectors._base import DetectorConfig, DetectorNet, HeightWidth
 from boxcrew.nets.anchors import BoxCoder, Level, default_boxes, to_xyxy
 from boxcrew.nets.matching import hard_negatives, match
 from boxcrew.nets.network import ClassRows
-from boxcrew.nets.static import nms_top_k
 
 CANDIDATES = 400  # boxes of each class and image that go into non-maximum suppression
 _PAIRS = 250_000  # IoUs computed at once: few enough to stay in a processor's cache
@@ -126,20 +125,7 @@ class MultiBoxNet(DetectorNet):
         labels = torch.arange(best.shape[2], device=best.device).expand_as(best).flatten(1)
         best, anchor = best.flatten(1), anchor.flatten(1)
         candidates = boxes.gather(1, anchor[..., None].expand(-1, -1, 4))
-        chosen = nms_top_k(
-            candidates,
-            best,
-            labels,
-            best > self.config.score_threshold,
-            iou=self.config.nms_iou,
-            count=self.config.max_detections,
-        )
-        return PaddedDetections(
-            boxes=chosen.gather(candidates),
-            scores=chosen.gather(best),
-            labels=chosen.gather(labels),
-            valid=chosen.valid,
-        )
+        return self.suppress(candidates, best, labels)
 
     def best_anchor_iou(self, boxes: Tensor) -> Tensor:
         """Return the IoU (N,) of each box with its best default box.

@@ -23,7 +23,6 @@ from boxcrew.nets.backbones import Backbone
 from boxcrew.nets.layers import Normalize, TopDown, conv_norm
 from boxcrew.nets.network import ClassRows
 from boxcrew.nets.points import Points, assign_aligned, boxes_at, cell_centers, distances_to, paired_giou
-from boxcrew.nets.static import nms_top_k
 
 CANDIDATES = 400  # boxes of an image that go into non-maximum suppression
 _PRIOR = 0.01  # score that every class begins with (RetinaNet, section 4.1)
@@ -120,20 +119,7 @@ class Yolo(DetectorNet):
         best, index = probabilities.flatten(1).topk(min(CANDIDATES, probabilities[0].numel()), dim=1)
         labels, point = index % num_classes, index // num_classes
         boxes = clip_boxes_to_image(raw[1].float(), size).gather(1, point[..., None].expand(-1, -1, 4))
-        chosen = nms_top_k(
-            boxes,
-            best,
-            labels,
-            best > self.config.score_threshold,
-            iou=self.config.nms_iou,
-            count=self.config.max_detections,
-        )
-        return PaddedDetections(
-            boxes=chosen.gather(boxes),
-            scores=chosen.gather(best),
-            labels=chosen.gather(labels),
-            valid=chosen.valid,
-        )
+        return self.suppress(boxes, best, labels)
 
     def class_tensors(self) -> Mapping[str, ClassRows]:
         last = self.config.depth
