@@ -63,7 +63,7 @@ class TransformsConfig(Config):
 
     @property
     def mixing(self) -> Mixing | None:
-        """What makes one sample of several images; None if nothing does."""
+        """The mixing of several images into one sample; None if there is none."""
         return Mixing(mosaic=self.mosaic, mixup=self.mixup) if self.mosaic or self.mixup else None
 
 
