@@ -110,8 +110,13 @@ def task_data(request: pytest.FixtureRequest, tmp_path: Path) -> TaskData:
 def test_every_kind_is_looked_at(tiny_set: Path) -> None:
     assert {name for name, _, _ in KINDS} | {"detection"} == set(TASKS.names())
     kind = TASKS.get("detection")
+    mixed = {"mosaic": 0.5, "mixup": 0.5}
     config = kind.config_class.of(
-        {"name": "detection", "detector": {"backbone": "mobilenetv3_small_050", "size": 96}}
+        {
+            "name": "detection",
+            "detector": {"backbone": "mobilenetv3_small_050", "size": 96},
+            "transforms": mixed,
+        }
     )
     check_all(kind.open(config, OpenOptions(data=DataConfig(path=str(tiny_set)), seed=0)))
 

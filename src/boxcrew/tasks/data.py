@@ -53,6 +53,7 @@ class LoaderOptions:
     workers: Workers = field(default_factory=Workers)
     positions: Sequence[int] | None = None  # indices within a step of the samples to load here; None: all
     largest: bool = False  # inputs of several sizes always have the largest, for measurements
+    mixed_steps: int | None = None  # the first steps, whose samples may be made of several; None: all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +91,13 @@ class TrainData(ABC):
 
     @abstractmethod
     def loader(self, options: LoaderOptions) -> Loader: ...
+
+    @property
+    def mixed_fraction(self) -> float:
+        """The fraction of the run, from its start, in which samples may be made of several: `mixed_steps` of
+        the loader as a fraction.
+        """
+        return 1.0
 
     @abstractmethod
     def largest_batch(self, num_samples: int) -> Batch:

@@ -219,18 +219,27 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         return f"detector: {name} at {size}: {parameters} parameters, {flops:.1f} GFLOPs an image"
 
     def largest_batch(self, num_samples: int) -> Batch:
-        most = max(len(record.target) for record in self.train)
-        num_regions = max(len(self.regions(record)) for record in self.train) if self.regions else None
-        canvas = self._largest_canvas()
+        num_regions = None
+        if self.regions:
+            num_regions = self._num_mixed * max(len(self.regions(record)) for record in self.train)
+        canvas, most = self._largest_canvas(), self._most_objects()
         return largest_batch(num_samples, canvas=canvas, num_objects=most, num_regions=num_regions)
+
+    @property
+    def _num_mixed(self) -> int:
+        """The most images that one training sample is made of."""
+        mixing = self.config.transforms.mixing
+        return 1 if mixing is None else mixing.num_images
+
+    def _most_objects(self) -> int:
+        return self._num_mixed * max(len(record.target) for record in self.train)
 
     def _largest_canvas(self) -> Extent:
         """Return the largest (width, height) that the input of a step can have."""
         return self.config.detector.size.canvas({record.extent for record in self.train})
 
     def cost_key(self) -> Mapping[str, Any]:
-        most = max(len(record.target) for record in self.train)
-        return {"most_objects": most, "largest_canvas": self._largest_canvas()}
+        return {"most_objects": self._most_objects(), "largest_canvas": self._largest_canvas()}
 
     def with_cache(self, num_bytes: int) -> Self:
         if not num_bytes:
@@ -247,18 +256,30 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
 
     @property
     def max_sample_bytes(self) -> int:
-        return 3 * max(record.width * record.height for record in self.train)
+        return 3 * max(record.width * record.height for record in self.train) * self._num_mixed
 
     def loader(self, options: LoaderOptions) -> Loader:
-        size = self.config.detector.size
-        pipeline = train_pipeline(self.config.transforms, size.largest if options.largest else size)
+        size, transforms = self.config.detector.size, self.config.transforms
+        samples = DetectionSamples(
+            self.images,
+            self.train,
+            train_pipeline(transforms, size.largest if options.largest else size),
+            self.regions,
+            mixing=transforms.mixing,
+            mixed_steps=options.mixed_steps,
+        )
         return TrainLoader(
-            DetectionSamples(self.images, self.train, pipeline, self.regions),
+            samples,
             SampleOrder(len(self.train), options.seed),
             batch=options.batch,
             workers=options.workers,
             positions=options.positions,
         )
+
+    @property
+    def mixed_fraction(self) -> float:
+        transforms = self.config.transforms
+        return 1.0 if transforms.mixing is None else transforms.mix_until
 
     def unmeasured(self, metric: str) -> str | None:
         kind, (low, high) = _SIZES.get(metric[2:], ("", (0.0, math.inf)))

@@ -59,6 +59,9 @@ _SAME_SPELLINGS = {
     "transforms.flip=": "fliplr flip_prob horizontal_flip hflip_prob",
     "transforms.colour=": "hsv_h hsv_s hsv_v hsv color_jitter brightness contrast saturation",
     "transforms.jitter= and transforms.expand=": "scale translate zoom",
+    "transforms.mosaic=, a probability": "mosaic mosaic_prob mosaic_p",
+    "transforms.mixup=, a probability": "mixup mixup_prob mixup_p mix_up",
+    "transforms.mix_until=, a fraction of the run": "close_mosaic no_aug_epochs",
 }
 _ABSENT_SPELLINGS = {
     _CLASSES: "num_classes nc classes names class_names n_classes",
@@ -66,7 +69,7 @@ _ABSENT_SPELLINGS = {
     "out= is the directory of a run, name= its name under runs/": "project",
     "a new run never overwrites one; 'boxcrew resume run=DIR' continues it": "exist_ok overwrite",
     "transforms.flip= mirrors left and right only": "flipud",
-    _SHAPES: "mosaic degrees rotate rotation shear perspective copy_paste close_mosaic",
+    _SHAPES: "degrees rotate rotation shear perspective copy_paste",
     "seed= decides everything random": "deterministic",
     "images have one reader": "backend use_v2",
     "TensorBoard, metrics.jsonl and results.csv are always written": "wandb logger",

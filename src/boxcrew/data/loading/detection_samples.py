@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,15 @@ from boxcrew.core.types import Batch, Floats, Image, Ints, Sample, Target
 from boxcrew.data.detection.source import ImageReader, Record
 from boxcrew.data.loading.collate import collate
 from boxcrew.data.loading.loader import Fields, StepRequest, batches_of, eval_fields
-from boxcrew.data.loading.order import sample_rng, step_rng
+from boxcrew.data.loading.mixed_samples import Mixer
+from boxcrew.data.loading.order import mix_rng, sample_rng, step_rng
 from boxcrew.data.loading.workers import Workers
 from boxcrew.data.transforms.draws import sample_draws
+from boxcrew.data.transforms.mosaic import Mixing
 from boxcrew.data.transforms.pipeline import Pipeline
 from boxcrew.data.transforms.view import View
+
+Read = TypeVar("Read")
 
 Regions = Callable[[Record], Floats]
 """Gives the boxes (N, 4) xyxy, in pixels of the original, where objects of an image may be. It runs in the
@@ -49,14 +53,29 @@ class DetectionSamples:
     records: Sequence[Record]
     pipeline: Pipeline
     regions: Regions | None = None
+    mixing: Mixing | None = None  # of training samples
+    mixed_steps: int | None = None  # the first steps, whose samples are mixed; None: all
     noun = "images"
 
     def make(self, request: StepRequest) -> Batch:
-        epochs, indices = request.share()
-        pipeline = self._step_pipeline(request)
-        read, skipped = self._read(pipeline, request.seed, epochs, indices)
-        samples = [sample for _, sample, _ in read] or [self._blank(pipeline, request.seed)] * 2
-        return replace(collate(samples, skipped=skipped), is_blank=not read)
+        pipeline, mixer = self._step_pipeline(request), self._mixer(request.step)
+
+        def sample(index: int, *ids: int) -> Sample:
+            if mixer is None:
+                return self._sample(pipeline, index, sample_rng(*ids))[0]
+            return mixer.sample(pipeline, index, sample_rng(*ids), mix_rng(*ids))
+
+        read, skipped = _read_each(sample, request.seed, *request.share())
+        samples = [replace(made, draw=draw) for made, _, draw in read]
+        blanks = [] if samples else [self._blank(pipeline, request.seed)] * 2
+        return replace(collate(samples or blanks, skipped=skipped), is_blank=not samples)
+
+    def _mixer(self, step: int) -> Mixer | None:
+        """Return what mixes the samples of a step; None if they are not mixed."""
+        if self.mixing is None or (self.mixed_steps is not None and step >= self.mixed_steps):
+            return None
+        num = len(self.records)
+        return Mixer(mixing=self.mixing, num_images=num, read=lambda *args: self._sample(*args)[0])
 
     def _step_pipeline(self, request: StepRequest) -> Pipeline:
         """Return the pipeline that all samples of a step share, those of other replicas included."""
@@ -74,10 +93,15 @@ class DetectionSamples:
         """Return the fields of a `DetectionEvalBatch`, but `indices` for the records. `inputs` is None
         if nothing could be read.
         """
-        read, skipped = self._read(self.pipeline, 0, np.zeros_like(indices), indices)
+
+        def sample(index: int, *ids: int) -> tuple[Sample, View]:
+            return self._sample(self.pipeline, index, sample_rng(*ids))
+
+        read, skipped = _read_each(sample, 0, np.zeros_like(indices), indices)
         if not read:
             return {"inputs": None, "skipped": skipped}
-        read_indices, samples, views = zip(*read, strict=True)
+        samples = [replace(made, draw=draw) for (made, _), _, draw in read]
+        views, read_indices = zip(*((view, index) for (_, view), index, _ in read), strict=True)
         return {**vars(collate(samples, skipped=skipped)), "views": views, "indices": read_indices}
 
     def eval_requests(self, batch: int) -> list[Ints]:
@@ -89,28 +113,31 @@ class DetectionSamples:
             indices.setdefault(self.pipeline.canvas_of(record.extent), []).append(index)
         return [request for group in indices.values() for request in batches_of(group, batch)]
 
-    def _read(
-        self, pipeline: Pipeline, seed: int, epochs: Ints, indices: Ints
-    ) -> tuple[list[tuple[int, Sample, View]], tuple[str, ...]]:
-        """Return the samples that could be read, and a message about each of the others."""
-        read: list[tuple[int, Sample, View]] = []
-        skipped: list[str] = []
-        draws = sample_draws(seed, epochs, indices)
-        for epoch, index, draw in zip(epochs.tolist(), indices.tolist(), draws.tolist(), strict=True):
-            try:
-                sample, view = self._sample(pipeline, self.records[index], sample_rng(seed, epoch, index))
-                read.append((index, replace(sample, draw=draw), view))
-            except DataError as error:
-                skipped.append(error.message)
-        return read, tuple(skipped)
-
-    def _sample(self, pipeline: Pipeline, record: Record, rng: np.random.Generator) -> tuple[Sample, View]:
+    def _sample(self, pipeline: Pipeline, index: int, rng: np.random.Generator) -> tuple[Sample, View]:
+        record = self.records[index]
         scene = pipeline.transform_geometry(record.extent, record.target, rng)
         image = self.images.read(record, reduction=scene.view.reduction)
         reduction = _reduction(record, image, at_most=scene.view.reduction)
         image = pipeline.render(image, scene.view, rng, reduction=reduction)
         extra = region_inputs(self.regions(record), scene.view) if self.regions else {}
         return Sample(image=image, target=scene.target, key=record.key, extra=extra), scene.view
+
+
+def _read_each(
+    read: Callable[[int, int, int, int], Read], seed: int, epochs: Ints, indices: Ints
+) -> tuple[list[tuple[Read, int, int]], tuple[str, ...]]:
+    """Return `read(index, seed, epoch, index)` of each sample that can be read, with its index and its draw,
+    and a message about each of the others.
+    """
+    done: list[tuple[Read, int, int]] = []
+    skipped: list[str] = []
+    draws = sample_draws(seed, epochs, indices)
+    for epoch, index, draw in zip(epochs.tolist(), indices.tolist(), draws.tolist(), strict=True):
+        try:
+            done.append((read(index, seed, epoch, index), index, draw))
+        except DataError as error:
+            skipped.append(error.message)
+    return done, tuple(skipped)
 
 
 def _reduction(record: Record, image: Image, *, at_most: int) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Ints
 
-_ORDER, _SAMPLE, _STEP = 0, 1, 2  # families of random streams that must never meet
+_ORDER, _SAMPLE, _STEP, _MIX = 0, 1, 2, 3  # families of random streams that must never meet
 
 
 class SampleOrder:
@@ -71,3 +71,10 @@ def sample_rng(seed: int, epoch: int, index: int) -> np.random.Generator:
 def step_rng(seed: int, step: int) -> np.random.Generator:
     """Return the generator of everything random that the samples of one step share."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STEP, step)))
+
+
+def mix_rng(seed: int, epoch: int, index: int) -> np.random.Generator:
+    """Return the generator of how one sample is mixed with others. It is not that of the sample itself, which
+    therefore looks the same, if it is not mixed, as without any mixing.
+    """
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_MIX, epoch, index)))

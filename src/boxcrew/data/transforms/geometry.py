@@ -17,6 +17,7 @@ Doubles = npt.NDArray[np.float64]
 
 _TRIALS = 50
 _MIN_IOU = (None, 0.0, 0.1, 0.3, 0.5, 0.7, 0.9)  # None: no crop; 0.0: any crop with a box in it
+_TILE_ZOOM = (0.5, 1.5)  # of an image in a mosaic, relative to its size as the only image of an input
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -182,6 +183,31 @@ class Letterbox:
             return scene.then(scale=scale, size=self.canvas)
         shift = ((self.width - inner_width) // 2, (self.height - inner_height) // 2)
         return scene.then(scale=scale, shift=shift, size=(self.width, self.height))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tile:
+    """Resizes, enlarges or shrinks the result at random, and shows the part of it that falls on a tile of a
+    mosaic. Boxes whose center is visible are kept, and clipped.
+    """
+
+    resizing: Geometry  # to the size that the image would have alone
+    width: int
+    height: int
+
+    def __call__(self, scene: Scene, rng: np.random.Generator) -> Scene:
+        zoom, left, top = rng.random(3)
+        smallest, largest = _TILE_ZOOM
+        zoom = smallest * (largest / smallest) ** zoom
+        alone, view = self.resizing(scene, rng).view, scene.view
+        w = max(1, round(zoom * alone.x.scale / view.x.scale * view.width))
+        h = max(1, round(zoom * alone.y.scale / view.y.scale * view.height))
+        # The same formula for an image larger than the tile, which is cropped, and a smaller one.
+        shift = (round(left * (self.width - w)), round(top * (self.height - h)))
+        scale = (w / view.width, h / view.height)
+        scene = scene.then(scale=scale, shift=shift, size=(self.width, self.height))
+        visible = centres_inside(scene.target.boxes, (0, 0, self.width, self.height))
+        return clipped(replace(scene, target=scene.target.select(visible)))
 
 
 def clipped(scene: Scene) -> Scene:

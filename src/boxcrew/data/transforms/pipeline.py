@@ -22,8 +22,10 @@ from boxcrew.data.transforms.geometry import (
     MinIoUCrop,
     Scene,
     Squash,
+    Tile,
     without_slivers,
 )
+from boxcrew.data.transforms.mosaic import Mixing
 from boxcrew.data.transforms.view import Pair, View
 
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -52,6 +54,17 @@ class TransformsConfig(Config):
     """Strength of the photometric distortion; 0 turns it off."""
     fill: Annotated[tuple[Level, Level, Level], commas] = (123, 117, 104)
     """RGB color where there is no image."""
+    mosaic: Probability = 0.0
+    """Probability that a sample shows parts of four images, each at a random size."""
+    mixup: Probability = 0.0
+    """Probability that a sample is blended with another one."""
+    mix_until: Probability = 0.8
+    """Fraction of the run after which there is no mosaic or mixup, so that it ends with plain images."""
+
+    @property
+    def mixing(self) -> Mixing | None:
+        """The mixing of several images into one sample; None if there is none."""
+        return Mixing(mosaic=self.mosaic, mixup=self.mixup) if self.mosaic or self.mixup else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +77,7 @@ class Pipeline:
     colour: PhotometricDistortion | None
     fill: tuple[int, int, int]
     canvas: Extent | None = None  # (width, height) of the input; None: as large as each image needs
+    tile: Extent | None = None  # (width, height) of the region of a mosaic to make; None: the full input
 
     def for_step(self, index: int, images: Iterable[Extent]) -> Pipeline:
         """Return the pipeline of one step: the input has the size number `index`, and room for all of the
@@ -71,6 +85,10 @@ class Pipeline:
         """
         size = self.size.at(index)
         return replace(self, size=size, canvas=size.canvas(images))
+
+    def for_tile(self, tile: Extent) -> Pipeline:
+        """Return a pipeline that makes a region of this (width, height) of a mosaic."""
+        return replace(self, tile=tile)
 
     def canvas_of(self, image: Extent) -> Extent:
         """Return the (width, height) of the input for an image of that (width, height)."""
@@ -100,10 +118,18 @@ class Pipeline:
         return view.x.scale, view.y.scale
 
     def _resizing(self, image: Extent) -> Geometry:
-        """Return the step to the input. What augmentation made of an image gets the room of the image."""
+        """Return the step to the input, or to a tile of it. What augmentation made of an image gets the room
+        of the image.
+        """
+        step = self._resizing_alone(image)
+        return step if self.tile is None else Tile(resizing=step, width=self.tile[0], height=self.tile[1])
+
+    def _resizing_alone(self, image: Extent) -> Geometry:
         width, height = self.size.scaled(image)
         if self.size.limit is not None:
-            return Letterbox(width=width, height=height, canvas=self.canvas_of(image))
+            canvas = self.canvas_of(image)
+            # An image that is mixed into a step of smaller ones has to fit too.
+            return Letterbox(width=min(width, canvas[0]), height=min(height, canvas[1]), canvas=canvas)
         return (Squash if self.resize == "squash" else Letterbox)(width=width, height=height)
 
     def render(self, image: Image, view: View, rng: np.random.Generator, *, reduction: int = 1) -> Image:

@@ -11,6 +11,7 @@ from boxcrew.tasks.data import EvalOptions, TaskData
 from boxcrew.train.loop.hooks.ema import Ema
 from boxcrew.train.loop.hooks.evaluation import BestWeights, EvalRunner, EvaluationHook
 from boxcrew.train.loop.hooks.images import ImageSummaries
+from boxcrew.train.loop.hooks.mixing import LastUnmixed
 from boxcrew.train.loop.hooks.progress import ProgressReport, SkippedReport
 from boxcrew.train.loop.hooks.saver import Saver
 from boxcrew.train.loop.hooks.stop import GRACE, StopOnSignal
@@ -31,6 +32,7 @@ class RunHooks:
     """The hooks of the chief and the files that they write to. Call `close` whatever happens."""
 
     ema: Ema
+    unmixed: LastUnmixed
     verification: Verification
     summaries: Summaries
     images: ImageSummaries
@@ -52,6 +54,7 @@ class RunHooks:
         *,
         record: RunRecord,
         workers: Workers,
+        unmixed: LastUnmixed,
         on_measured: Callable[[Trainer, FirstSteps], None],
         from_step: int,
         num_processes: int,
@@ -76,6 +79,7 @@ class RunHooks:
         )
         return cls(
             ema=ema,
+            unmixed=unmixed,
             verification=Verification(on_measured),
             summaries=Summaries(metrics, every_steps=config.summaries.every_steps),
             images=images,
@@ -101,6 +105,7 @@ class RunHooks:
         """Return the hooks in the order in which they run: the saver after those whose state changes."""
         return (
             self.ema,
+            self.unmixed,
             self.verification,
             self.summaries,
             self.images,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from boxcrew.core.errors import DataError
+from boxcrew.core.types import Batch
 from boxcrew.core.units import counted
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.processes.collectives import ReplicaGroup
@@ -20,6 +21,7 @@ from boxcrew.tasks.base import TASKS
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import Checkpoint, broadcast_checkpoint
 from boxcrew.train.loop.hooks.ema import Ema
+from boxcrew.train.loop.hooks.mixing import LastUnmixed
 from boxcrew.train.loop.hooks.progress import SkippedReport
 from boxcrew.train.loop.hooks.stop import GRACE, StopOnSignal, ignore_stop_signals
 from boxcrew.train.loop.optim import optimizer_of
@@ -96,10 +98,16 @@ def _train(setup: RunSetup, deployment: Deployment, checkpoint: Checkpoint | Non
     stop = StopOnSignal(setup.screen, grace=GRACE)
     # Where parameters are sharded, so is their average: then every replica keeps its shard.
     averages = () if deployment.has_full_state else (Ema(setup.task, decay=setup.config.optim.ema),)
-    hooks = (*averages, stop, SkippedReport(setup.screen))
+    workers = setup.workers(plan, plan.loader_workers)
+
+    def batches(deployment: Deployment, mixed_steps: int | None) -> Callable[[int], Iterator[Batch]]:
+        return setup.loader(deployment, task_data, workers, mixed_steps=mixed_steps).batches
+
+    unmixed = LastUnmixed(setup.limits, task_data.mixed_fraction, batches=batches)
+    hooks = (*averages, unmixed, stop, SkippedReport(setup.screen))
     trainer = setup.trainer(deployment, hooks, lambda _: None, checkpoint)
     try:
-        trainer.fit(setup.loader(deployment, task_data, setup.workers(plan, plan.loader_workers)).batches)
+        trainer.fit(batches(deployment, unmixed.mixed_steps))
         trainer.serve_commands()
     finally:
         stop.restore()

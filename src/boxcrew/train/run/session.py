@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from boxcrew.core.config import to_yaml
 from boxcrew.core.errors import BoxcrewError, UsageError
 from boxcrew.core.files import write_json, write_text
+from boxcrew.core.types import Batch
 from boxcrew.core.units import counted, format_bytes, format_duration
 from boxcrew.data.loading.workers import Workers
 from boxcrew.deploy.deployment import Deployment, deploy
@@ -20,6 +21,7 @@ from boxcrew.nets.layers import eval_mode
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.data import EvalOptions, TrainData
 from boxcrew.train.loop.checkpoint import Checkpoint
+from boxcrew.train.loop.hooks.mixing import LastUnmixed
 from boxcrew.train.loop.trainer import Trainer
 from boxcrew.train.output.outcome import Outcome, print_result, save_task
 from boxcrew.train.planning.placement import placement
@@ -93,19 +95,23 @@ class Session:
         deployment.setup_module(self.setup.task)
         reset_peak_memory()
         task_data = self.setup.cached_data(self.plan.cache_bytes)
+        unmixed = LastUnmixed(
+            self.setup.limits, task_data.mixed_fraction, batches=partial(self._batches, task_data)
+        )
         hooks = RunHooks.of(
             self.setup,
             task_data,
             record=self.record,
             workers=self._workers(),
-            on_measured=partial(self._verify_plan, task_data),
+            unmixed=unmixed,
+            on_measured=partial(self._verify_plan, task_data, unmixed),
             from_step=self._first_step,
             num_processes=self.plan.num_processes,
         )
         trainer = self.setup.trainer(deployment, hooks.in_order(), hooks.saver.last_good, self.checkpoint)
         self._print_limits()
         try:
-            trainer.fit(self.setup.loader(deployment, task_data, self._workers()).batches)
+            trainer.fit(self._batches(task_data, deployment, unmixed.mixed_steps))
         except BoxcrewError as error:
             trainer.stop(error.message)
             self._write_summary(trainer, hooks, state="failed")
@@ -183,7 +189,14 @@ class Session:
             write_json(self.folder / "summary.json", summary)
         return summary
 
-    def _verify_plan(self, task_data: TrainData, trainer: Trainer, measured: FirstSteps) -> None:
+    def _batches(
+        self, task_data: TrainData, deployment: Deployment, mixed_steps: int | None
+    ) -> Callable[[int], Iterator[Batch]]:
+        return self.setup.loader(deployment, task_data, self._workers(), mixed_steps=mixed_steps).batches
+
+    def _verify_plan(
+        self, task_data: TrainData, unmixed: LastUnmixed, trainer: Trainer, measured: FirstSteps
+    ) -> None:
         """Compare the first steps with the plan. If it was wrong, the number of loader workers is planned
         again: nothing else can change without changing the numbers of the run.
         """
@@ -207,8 +220,7 @@ class Session:
         if replanned.loader_workers != self.loader_workers:
             self.loader_workers = replanned.loader_workers
             self.screen.info(f"replanned: {counted(self.loader_workers, 'loader worker')} from here on")
-            loader = self.setup.loader(trainer.deployment, task_data, self._workers())
-            trainer.replace_batches(loader.batches)
+            trainer.replace_batches(self._batches(task_data, trainer.deployment, unmixed.mixed_steps))
 
     def _workers(self) -> Workers:
         return self.setup.workers(self.plan, self.loader_workers)

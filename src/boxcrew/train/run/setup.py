@@ -65,10 +65,17 @@ class RunSetup:
         pin_memory = any(clone.device.startswith("cuda") for clone in plan.clones)
         return Workers(num=num, prefetch=self.config.loader.prefetch, pin_memory=pin_memory)
 
-    def loader(self, deployment: Deployment, task_data: TrainData, workers: Workers) -> Loader:
-        """Return a loader of this replica's samples of each step."""
-        batch, positions = deployment.plan.batch, deployment.positions
-        options = LoaderOptions(batch=batch, seed=self.config.seed, workers=workers, positions=positions)
+    def loader(
+        self, deployment: Deployment, task_data: TrainData, workers: Workers, *, mixed_steps: int | None
+    ) -> Loader:
+        """Return a loader of this replica's samples of each step. `mixed_steps`: see `LastUnmixed`."""
+        options = LoaderOptions(
+            batch=deployment.plan.batch,
+            seed=self.config.seed,
+            workers=workers,
+            positions=deployment.positions,
+            mixed_steps=mixed_steps,
+        )
         return task_data.loader(options)
 
     def trainer(
