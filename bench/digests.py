@@ -17,6 +17,7 @@ from bench.small_set import write_small
 from boxcrew.core.config import Tree
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch
+from boxcrew.nets.packaged import PACKAGED
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks import frechet_features
 from boxcrew.tasks.base import TASKS
@@ -27,7 +28,6 @@ from boxcrew.train.loop.checkpoint import list_checkpoints, read_checkpoint
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import train
 
-PACKAGED = "efficientnet_lite0"  # the weights that come with the installation
 SIZE = 64
 NUM_BATCHES = 3
 
@@ -56,7 +56,7 @@ def config_of(variant: str, data: Path, out: Path) -> RunConfig:
         "summaries": {"images": 0, "histograms": False},
         **changes,
     }
-    if isinstance(recipe.init, Pretrained) and recipe.init.weights != PACKAGED:  # they would be downloaded
+    if isinstance(recipe.init, Pretrained) and recipe.init.weights not in PACKAGED:  # would be downloaded
         settings["init"] = "scratch"
     try:
         return recipe.changed({**settings, "size": SIZE})

@@ -19,6 +19,7 @@ import pytest
 from boxcrew.core.config import Tree, to_yaml
 from boxcrew.core.errors import UsageError
 from boxcrew.data.detection.source import Record, Source
+from boxcrew.nets.packaged import PACKAGED
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks import detection, frechet_features
 from boxcrew.train.config import RunConfig
@@ -31,7 +32,6 @@ from tests.helpers.runs import require_same_run, shown_without_times
 WriteSome = Callable[[Path, Callable[[Source], dict[str, tuple[Record, ...]]]], Path]
 InChild = Callable[..., int]
 SIZE = 64
-PACKAGED = "efficientnet_lite0"  # weights that come with the installation
 
 VARIANTS: dict[str, tuple[str, Tree]] = {
     **{name: (name, {}) for name in RECIPES.names()},
@@ -89,7 +89,7 @@ def shrunk(variant: str, data: Path, out: Path) -> RunConfig:
     }
     settings |= others
     recipe = RECIPES.get(name)()
-    if isinstance(recipe.init, Pretrained) and recipe.init.weights != PACKAGED:  # would be downloaded
+    if isinstance(recipe.init, Pretrained) and recipe.init.weights not in PACKAGED:  # would be downloaded
         settings["init"] = "scratch"
     try:
         return recipe.changed({**settings, "size": SIZE})

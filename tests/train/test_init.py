@@ -14,6 +14,7 @@ from torch import Tensor
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.nets.network import ClassRows, Network
+from boxcrew.nets.packaged import PACKAGED
 from boxcrew.nets.weights import save_weights
 from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.net_configs import RnnConfig, TimmConfig
@@ -205,15 +206,36 @@ def test_a_backbone_of_another_network_is_refused(tmp_path: Path) -> None:
 
 
 @needs_weights
-def test_the_packaged_backbone_fits_completely() -> None:
-    net = detector(OLD, seed=2, backbone="tf_efficientnet_lite0")
+@pytest.mark.parametrize("name", ["efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"])
+def test_the_packaged_backbone_fits_completely(name: str) -> None:
+    net = detector(OLD, seed=2, backbone=f"tf_{name}")
     before = state(net)
-    report = Pretrained().initialize(net)
+    report = Pretrained(weights=name).initialize(net)
     assert report.missing == ()
     assert len(report.loaded) > 200
     assert not torch.equal(net.state_dict()[report.loaded[0]], before[report.loaded[0]])
     torch.testing.assert_close(net.normalize.mean, torch.full((3,), 127.0))
     torch.testing.assert_close(net.normalize.std, torch.full((3,), 128.0))
+
+
+@needs_weights
+def test_a_packaged_backbone_of_another_size_is_refused() -> None:
+    with pytest.raises(
+        ModelError, match=r"init\.weights=efficientnet_lite1: only \d+ of its \d+ tensors fit"
+    ):
+        Pretrained(weights="efficientnet_lite1").initialize(
+            detector(OLD, seed=2, backbone="tf_efficientnet_lite2")
+        )
+
+
+@pytest.mark.parametrize("name", list(PACKAGED))
+def test_a_package_that_is_not_installed_is_named_before_data_is_read(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ModelError, match=f"init.weights={name}: the package .* is not installed") as caught:
+        Pretrained(weights=name).require_source()
+    assert PACKAGED[name].install in caught.value.advice
 
 
 def test_an_unknown_way_is_refused() -> None:

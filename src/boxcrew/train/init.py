@@ -19,13 +19,12 @@ from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.core.units import counted
 from boxcrew.nets.network import ClassRows, Network
+from boxcrew.nets.packaged import PACKAGED, packaged_file, packaged_weights
 from boxcrew.nets.weights import (
-    PACKAGED,
     State,
     Weights,
     find_weights,
     match_state,
-    packaged_weights,
     read_weights,
     require_timm_name,
     summed_over_colours,
@@ -105,17 +104,19 @@ class Pretrained(InitConfig):
     """Published weights for the backbone; the rest is random."""
 
     kind: Literal["pretrained"] = "pretrained"
-    weights: str = PACKAGED
-    """efficientnet_lite0 (a Python package), a weight file, or a timm name, which is downloaded."""
+    weights: str = "efficientnet_lite0"
+    """efficientnet_lite0, 1 or 2 (Python packages), a weight file, or a timm name, which is downloaded."""
     mean: Color | None = None
     """Mean of 0..1 pixels that the weights expect, if it is not the usual one."""
     std: Color | None = None
     """Standard deviation of 0..1 pixels that the weights expect, if it is not the usual one."""
 
     def require_source(self) -> None:
-        if (file := self._file()) is not None:
+        if self.weights in PACKAGED:
+            packaged_file(self.weights)
+        elif (file := self._file()) is not None:
             read_weights(file)
-        elif self.weights != PACKAGED:
+        else:
             require_timm_name(self.weights)
 
     def initialize(self, network: Network) -> InitReport:
@@ -152,17 +153,17 @@ class Pretrained(InitConfig):
         )
 
     def _weights(self, *, features_only: bool) -> Weights:
-        if self.weights == PACKAGED:
-            return packaged_weights()
+        if self.weights in PACKAGED:
+            return packaged_weights(self.weights)
         if (file := self._file()) is not None:
             return read_weights(file)
         return timm_weights(self.weights, features_only=features_only)
 
     def _file(self) -> Path | None:
-        """Return the file that the setting names; None if it is a name of weights."""
+        """Return the file that the setting names; None if it is the name of a network."""
         path = Path(self.weights)
         is_file = path.suffix in {".pth", ".pt", ".safetensors", ".bin"} or path.exists()
-        return path if is_file and self.weights != PACKAGED else None
+        return path if is_file else None
 
 
 class Resume(InitConfig):
