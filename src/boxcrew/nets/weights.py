@@ -17,6 +17,7 @@ from torch import Tensor
 
 from boxcrew.core.errors import ModelError
 from boxcrew.core.files import write_all, write_atomically
+from boxcrew.nets import paddle_file
 
 State = dict[str, Tensor]
 
@@ -97,13 +98,17 @@ def save_weights(path: Path, state: State, meta: Mapping[str, Any]) -> None:
 
 
 def read_weights(path: Path) -> Weights:
-    """Read a safetensors file, or a torch file of tensors alone; a file that would run code is refused."""
+    """Read a safetensors file, a torch file of tensors alone, or PaddlePaddle's parameters; a file that would
+    run code is refused.
+    """
     if not path.is_file():
         raise ModelError(f"{path}: no such weight file")
     if path.stat().st_size == 0:
         raise ModelError(f"{path}: an empty file, not weights")
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
+    if path.suffix == paddle_file.SUFFIX:
+        return Weights(state=paddle_file.read_paddle(path), source=str(path))
     with path.open("rb") as file:
         if not file.read(4).startswith(_TORCH_FILES):
             raise ModelError(f"{path}: not a weight file", advice="give a .safetensors, .pth or .pt file")

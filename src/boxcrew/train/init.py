@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -101,11 +101,11 @@ Color = Annotated[tuple[float, float, float], commas]
 
 
 class Pretrained(InitConfig):
-    """Published weights for the backbone; the rest is random."""
+    """Published weights for the backbone, and a random rest; or those of a complete detector, for COCO."""
 
     kind: Literal["pretrained"] = "pretrained"
     weights: str = "efficientnet_lite0"
-    """efficientnet_lite0, 1 or 2 (Python packages), a weight file, or a timm name, which is downloaded."""
+    """efficientnet_lite0, 1, 2, picodet_coco (Python packages), a weight file, or a timm name (download)."""
     mean: Color | None = None
     """Mean of 0..1 pixels that the weights expect, if it is not the usual one."""
     std: Color | None = None
@@ -127,6 +127,8 @@ class Pretrained(InitConfig):
                 advice="init=scratch, or init=finetune init.checkpoint= with weights of the same network",
             )
         weights = self._weights(features_only=not network.full_backbone)
+        if self.weights in PACKAGED and PACKAGED[self.weights].classes:
+            return self._fill_completely(network, weights)
         is_gray = normalize is not None and len(normalize.mean) == 1
         state = summed_over_colours(weights.state) if is_gray else weights.state
         wanted = {n.removeprefix(prefix): t for n, t in _floats(network).items() if n.startswith(prefix)}
@@ -151,6 +153,26 @@ class Pretrained(InitConfig):
             left_out=tuple(name for name, t in state.items() if id(t) not in used and t.is_floating_point()),
             missing=tuple(prefix + name for name in wanted if name not in fitted),
         )
+
+    def _fill_completely(self, network: Network, weights: Weights) -> InitReport:
+        """Load a complete detector, of which only rows of classes may be missing."""
+        state = network.convert_foreign(dict(weights.state))
+        wanted, rows = network.state_dict(), network.class_tensors()
+        fitting = [name for name, t in state.items() if name in wanted and _fits(t, wanted[name])]
+        missing = set(_without_counters(wanted)).difference(fitting, rows)
+        if missing:
+            first = next(name for name in wanted if name in missing)
+            raise ModelError(
+                f"init.weights={self.weights}: weights of another network: they lack {len(missing)} tensors of "
+                f"this one, the first is {first} {tuple(wanted[first].shape)}",
+                advice="they are for detector=picodet with its default detector.backbone and detector.neck",
+            )
+        report = load_network(network, weights, state, kind=self.kind)
+        if (self.mean or self.std) and (normalize := network.normalization()) is not None:
+            assert weights.mean is not None
+            assert weights.std is not None
+            normalize.set(self.mean or weights.mean, self.std or weights.std)
+        return report
 
     def _weights(self, *, features_only: bool) -> Weights:
         if self.weights in PACKAGED:
@@ -195,35 +217,7 @@ class Finetune(InitConfig):
         weights = read_weights(find_weights(self.checkpoint, which="best"))
         state = self._renamed(weights, network)
         excluded = matching(state, self.exclude, "init.exclude")
-        offered = {name: value for name, value in state.items() if name not in excluded}
-        facts = (weights.meta or {}).get("facts", {})
-        old_classes, encoding = tuple(facts.get("classes", network.classes)), facts.get("encoding", {})
-        tokens = _token_rows(network, offered, encoding)
-        # Shared rows (the background's) and those of classes known by name are kept.
-        rows = _remade(network, offered, network.class_tensors(), old_classes, network.classes) | tokens
-        wanted = network.state_dict()
-        same = {n: t for n, t in offered.items() if n in wanted and _fits(t, wanted[n]) and n not in rows}
-        loaded = _without_counters(same)
-        if not loaded:
-            raise ModelError(
-                f"{weights.source}: none of its tensors fits this network",
-                advice=f"its first is {_describe(state)}; the network's is {_describe(wanted)}",
-            )
-        used = same | rows
-        network.load_state_dict(used, strict=False)
-        return InitReport(
-            kind=self.kind,
-            source=weights.source,
-            how="by name",
-            loaded=loaded,
-            remade=tuple(rows),
-            left_out=tuple(name for name in _without_counters(state) if name not in used),
-            missing=tuple(name for name in _without_counters(wanted) if name not in used),
-            kept_classes=tuple(name for name in network.classes if name in old_classes) if rows else (),
-            kept_characters="".join(c for c in network.encoding["alphabet"] if c in encoding["alphabet"])
-            if tokens
-            else "",
-        )
+        return load_network(network, weights, state, kind=self.kind, excluded=excluded)
 
     def _renamed(self, weights: Weights, network: Network) -> State:
         state = network.convert_foreign(dict(weights.state))
@@ -238,6 +232,43 @@ class Finetune(InitConfig):
                 for name, value in state.items()
             }
         return state
+
+
+def load_network(
+    network: Network, weights: Weights, state: State, *, kind: str, excluded: Set[str] = frozenset()
+) -> InitReport:
+    """Load a complete network: all tensors of `state` (of `weights`, under the names here) that fit and are
+    not excluded. Rows of classes and characters are found by their names.
+    """
+    offered = {name: value for name, value in state.items() if name not in excluded}
+    facts = (weights.meta or {}).get("facts", {})
+    old_classes, encoding = tuple(facts.get("classes", network.classes)), facts.get("encoding", {})
+    tokens = _token_rows(network, offered, encoding)
+    # Shared rows (the background's) and those of classes known by name are kept.
+    rows = _remade(network, offered, network.class_tensors(), old_classes, network.classes) | tokens
+    wanted = network.state_dict()
+    same = {n: t for n, t in offered.items() if n in wanted and _fits(t, wanted[n]) and n not in rows}
+    loaded = _without_counters(same)
+    if not loaded:
+        raise ModelError(
+            f"{weights.source}: none of its tensors fits this network",
+            advice=f"its first is {_describe(state)}; the network's is {_describe(wanted)}",
+        )
+    used = same | rows
+    network.load_state_dict(used, strict=False)
+    return InitReport(
+        kind=kind,
+        source=weights.source,
+        how="by name",
+        loaded=loaded,
+        remade=tuple(rows),
+        left_out=tuple(name for name in _without_counters(state) if name not in used),
+        missing=tuple(name for name in _without_counters(wanted) if name not in used),
+        kept_classes=tuple(name for name in network.classes if name in old_classes) if rows else (),
+        kept_characters="".join(c for c in network.encoding["alphabet"] if c in encoding["alphabet"])
+        if tokens
+        else "",
+    )
 
 
 def matching(names: Sequence[str] | State, patterns: Sequence[str], setting: str) -> set[str]:

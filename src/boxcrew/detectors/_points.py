@@ -1,0 +1,54 @@
+"""The parts that detectors with anchor points share: targets of points, and the choice of their boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from boxcrew.detectors._base import HeightWidth
+from boxcrew.nets.points import Points, assign_aligned
+
+
+class PointTargets(NamedTuple):
+    """The targets of P points of B images, by the task-aligned assigner."""
+
+    boxes: Tensor  # (B, P, 4) xyxy in pixels, of any object where a point learns none
+    scores: Tensor  # (B, P, C) the quality of the point, for the class of its object; 0 elsewhere
+    quality: Tensor  # (B, P) 0..1, 0 where a point learns no object
+
+
+def point_targets(
+    points: Points, scores: Tensor, boxes: Tensor, *, targets: Mapping[str, Tensor], num_points: int
+) -> PointTargets:
+    """Return what the points learn, at most `num_points` for each object of `targets`. The scores (B, P, C),
+    0..1, and boxes (B, P, 4) of the network decide which; no gradient flows through the choice.
+    """
+    objects, labels = targets["boxes"].to(boxes.dtype), targets["labels"]
+    assigned = assign_aligned(
+        points, scores.detach(), boxes.detach(), objects=objects, labels=labels, num_points=num_points
+    )
+    quality = assigned.quality
+    wanted_labels = labels.gather(1, assigned.owner).clamp(min=0)
+    return PointTargets(
+        boxes=objects.gather(1, assigned.owner[..., None].expand(-1, -1, 4)),
+        scores=F.one_hot(wanted_labels, scores.shape[2]) * quality[..., None],
+        quality=quality,
+    )
+
+
+def best_candidates(
+    scores: Tensor, boxes: Tensor, size: HeightWidth, *, count: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return boxes (B, K, 4), clipped to the input, scores (B, K) and labels (B, K) of the `count` best pairs
+    of a point and a class. `scores` (B, P, C) are 0..1 and `boxes` (B, P, 4) xyxy in pixels.
+    """
+    from torchvision.ops import clip_boxes_to_image
+
+    num_classes = scores.shape[2]
+    best, index = scores.flatten(1).topk(min(count, scores[0].numel()), dim=1)
+    labels, point = index % num_classes, index // num_classes
+    clipped = clip_boxes_to_image(boxes, size).gather(1, point[..., None].expand(-1, -1, 4))
+    return clipped, best, labels
