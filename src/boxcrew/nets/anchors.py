@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -68,6 +69,12 @@ def to_xyxy(boxes: Tensor) -> Tensor:
     return torch.cat((centre - half, centre + half), dim=-1)
 
 
+def to_center_size(boxes: Tensor) -> Tensor:
+    """Convert boxes (..., 4) from corners to center and size."""
+    low, high = boxes[..., :2], boxes[..., 2:]
+    return torch.cat(((low + high) / 2, high - low), dim=-1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class BoxCoder:
     """The offsets of a box from a default box, divided by the variances so that each has about unit size."""
@@ -91,4 +98,4 @@ class BoxCoder:
         return torch.cat((centre - half, centre + half), dim=-1)
 
 
-MAX_GROWTH = 4.135  # log(1000 / 16): no box grows more than 62-fold from its default box
+MAX_GROWTH = math.log(1000 / 16)  # no box grows more than 62-fold from its default box

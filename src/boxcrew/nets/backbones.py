@@ -14,10 +14,11 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 class Backbone(nn.Module):
     """A timm network that returns feature maps, with random weights; `train/init.py` loads pretrained ones.
-    `forward` returns the maps of `strides`, finest first; `channels` are their depths.
+    `forward` returns the maps of `strides`, finest first; `channels` are their depths. Layers that only make
+    maps beyond the first `num_maps` are left out.
     """
 
-    def __init__(self, name: str, *, finest_stride: int) -> None:
+    def __init__(self, name: str, *, finest_stride: int, num_maps: int | None = None) -> None:
         import timm
 
         super().__init__()
@@ -31,11 +32,12 @@ class Backbone(nn.Module):
             problem = f"has no feature maps to attach heads to: {error}"
             raise UsageError(f"detector.backbone={name}: {problem}") from None
         levels = [i for i, stride in enumerate(strides) if stride >= finest_stride]
-        if len(levels) < 2:
+        if len(levels) < min(2, num_maps or 2):
             raise UsageError(
                 f"detector.backbone={name}: has strides {strides}, fewer than two from {finest_stride} on",
                 advice="choose another backbone or a smaller detector.finest_stride",
             )
+        levels = levels[:num_maps]
         self.body = timm.create_model(name, features_only=True, pretrained=False, out_indices=levels)
         self.name = name
         self.strides: list[int] = self.body.feature_info.reduction()
