@@ -66,6 +66,6 @@ def narrow_if_large(config: DetectorConfig) -> Iterator[None]:
 
 
 def narrowed(config: RunConfig) -> AbstractContextManager[None]:
-    """Build the networks of a run with few channels, in this context, if they are detectors of large inputs."""
+    """Build detectors of large inputs with few channels, in this context."""
     is_detection = isinstance(config.task, DetectionConfig)
     return narrow_if_large(config.task.detector) if is_detection else nullcontext()

@@ -24,8 +24,8 @@ BACKBONE = "test_efficientnet"
 
 
 def quick_config(name: str, size: str = "96") -> DetectorConfig:
-    """Return the default settings of a detector, with a backbone of few layers and a small input if it accepts
-    them.
+    """Return the default settings of a detector, with a backbone of few layers and a small input where it
+    accepts them.
     """
     config_class = DETECTORS.get(name).config_class
     config = config_class.of({"name": name})
