@@ -27,6 +27,7 @@ from boxcrew.train.loop.checkpoint import newest_checkpoint
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import resume, train
 from tests.helpers.narrow import narrowed
+from tests.helpers.once import MakeOnce
 from tests.helpers.runs import require_same_run, shown_without_times
 
 WriteSome = Callable[[Path, Callable[[Source], dict[str, tuple[Record, ...]]]], Path]
@@ -72,11 +73,11 @@ with narrowed(config):
 
 
 @pytest.fixture(scope="module")
-def few(write_some: WriteSome, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_some(
-        tmp_path_factory.mktemp("few") / "set",
-        lambda source: {"train": source.split("train")[:3], "val": source.split("val")[:1]},
-    )
+def few(write_some: WriteSome, make_once: MakeOnce) -> Path:
+    def choose(source: Source) -> dict[str, tuple[Record, ...]]:
+        return {"train": source.split("train")[:3], "val": source.split("val")[:1]}
+
+    return make_once("few", lambda folder: write_some(folder / "set", choose)) / "set"
 
 
 def shrunk(variant: str, data: Path, out: Path) -> RunConfig:

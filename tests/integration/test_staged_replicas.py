@@ -28,6 +28,7 @@ from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import replicas, stages, train
 from boxcrew.train.run.loading import load_task
 from tests.helpers.learning import distance
+from tests.helpers.once import MakeOnce
 from tests.helpers.processes import free_port
 from tests.helpers.staged_detector import NAME, RidgeHeaded, registered
 
@@ -82,12 +83,14 @@ def settings(photos: Path, out: Path, *, tuned: bool = True, replicas: int = 2) 
 
 
 @pytest.fixture(scope="module")
-def complete(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def complete(photos: Path, make_once: MakeOnce) -> Path:
     """A run of three stages with two replicas that was never stopped."""
-    folder = tmp_path_factory.mktemp("complete")
-    summary = run_two(settings(photos, folder / "run"), folder / "reports")
-    assert (summary["state"], summary["steps"], summary["images"]) == ("finished", 12, 48)
-    return folder / "run"
+
+    def run(folder: Path) -> None:
+        summary = run_two(settings(photos, folder / "run"), folder / "reports")
+        assert (summary["state"], summary["steps"], summary["images"]) == ("finished", 12, 48)
+
+    return make_once("staged_replicas", run) / "run"
 
 
 def require_same_weights(first: Path, second: Path) -> None:
