@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+from tests.helpers import once
+from tests.helpers.once import MakeOnce
 from tests.helpers.tiny import TINY
 
 # Before torch is imported: waiting OpenMP threads must not fight with loader workers and child processes.
@@ -49,12 +52,26 @@ def ctrl_c() -> None:
 
 
 @pytest.fixture(scope="session")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The home for processes that tests start. All processes that share the tests have the same."""
+def common(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of files that all processes have in common that share the tests."""
     base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "home"
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def home(common: Path) -> Path:
+    """The home for processes that tests start. All processes that share the tests have the same."""
+    folder = common / "home"
     folder.mkdir(exist_ok=True)
     return folder
+
+
+@pytest.fixture(scope="session")
+def make_once(common: Path) -> MakeOnce:
+    """`(name, make)`: a folder that `make` fills in one of the processes that share the tests. All of them
+    read it, so it is not to be changed.
+    """
+    return partial(once.make_once, common / "made_once")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -75,28 +92,30 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def tiny_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_set(make_once: MakeOnce) -> Path:
     """A VOC set of a few `shelf` scenes on disk: 8 to train on, 4 for val, 2 for test. Not to be changed."""
     from boxcrew.data.detection.source import open_source
     from boxcrew.data.detection.writers import write_source
 
-    shelf = open_source("shelf")
-    sizes = {"train": 8, "val": 4, "test": 2}
-    shelf.splits = {name: shelf.splits[name][:count] for name, count in sizes.items()}
-    folder = tmp_path_factory.mktemp("tiny") / "photos"
-    write_source(shelf, folder, format="voc")
-    return folder
+    def write(folder: Path) -> None:
+        shelf = open_source("shelf")
+        sizes = {"train": 8, "val": 4, "test": 2}
+        shelf.splits = {name: shelf.splits[name][:count] for name, count in sizes.items()}
+        write_source(shelf, folder / "photos", format="voc")
+
+    return make_once("tiny_set", write) / "photos"
 
 
 @pytest.fixture(scope="session")
-def tiny_run(tiny_set: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_run(tiny_set: Path, make_once: MakeOnce) -> Path:
     """A finished run of a few steps on it, without plots. Not to be changed: copy it first."""
     from boxcrew.api import run_config
     from boxcrew.core.config import parse_words
     from boxcrew.train.output.screen import Screen
     from boxcrew.train.run import train
 
-    folder = tmp_path_factory.mktemp("tiny_run") / "train"
-    words = (*TINY, f"data={tiny_set}", f"out={folder}", "steps=3", "loader.workers=0")
-    train(run_config("starter", parse_words(words)[1]), Screen())
-    return folder
+    def run(folder: Path) -> None:
+        words = (*TINY, f"data={tiny_set}", f"out={folder / 'train'}", "steps=3", "loader.workers=0")
+        train(run_config("starter", parse_words(words)[1]), Screen())
+
+    return make_once("tiny_run", run) / "train"

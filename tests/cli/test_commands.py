@@ -15,7 +15,7 @@ from boxcrew.data.detection.writers import WRITERS
 from boxcrew.data.images.reading import read_image, write_image
 from tests.helpers.made_examples import write_classes
 from tests.helpers.misread import boxes_of, draw_images, write_set
-from tests.helpers.tiny import TINY
+from tests.helpers.tiny import BACKBONE, TINY
 
 Call = Callable[..., Any]
 
@@ -73,12 +73,13 @@ def test_val_of_a_finished_run_equals_what_training_said(boxcrew: Call, tiny_run
     assert numbers == pytest.approx(stored["numbers"], abs=1e-6)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_yaml_file_of_settings(boxcrew: Call, tiny_set: Path, tmp_path: Path) -> None:
     settings = {
         "recipe": "starter",
         "data": str(tiny_set),
         "steps": 1,
-        "detector": {"backbone": "mobilenetv3_small_050", "size": 96},
+        "detector": {"backbone": BACKBONE, "size": 96},
         "init": "scratch",
         "trainable": ["*"],
         "loader": {"workers": 0},
@@ -88,7 +89,7 @@ def test_a_yaml_file_of_settings(boxcrew: Call, tiny_set: Path, tmp_path: Path) 
     assert result.code == 0, result.err
     stored = yaml.safe_load((tmp_path / "here" / "config.yaml").read_text())
     assert stored["batch"] == 3
-    assert stored["detector"]["backbone"] == "mobilenetv3_small_050"
+    assert stored["detector"]["backbone"] == BACKBONE
     assert stored["detector"]["neck"] == 160
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import platform
-import subprocess
-import sys
 
 import pytest
 
@@ -13,6 +11,7 @@ from boxcrew.deploy.deployment import deploy
 from boxcrew.deploy.execution import Execution
 from boxcrew.plan.plan import Clone, Replica
 from tests.helpers.devices import FakeDevices
+from tests.helpers.forked import Forked, Job
 from tests.helpers.plans import plan_of
 
 linux = pytest.mark.skipif(platform.system() != "Linux", reason="only Linux counts a process's own memory")
@@ -33,14 +32,14 @@ class Wide(nn.Module):
     def forward(self, batch, phase="train"):
         values = batch.inputs
         for _ in range(8):
-            values = (values * self.scale).tanh()  # 128 MiB a sample are kept for backward
+            values = (values * self.scale).tanh()  # 64 MiB a sample are kept for backward
         return Losses(terms={"sum": values.mean(dim=(1, 2)).sum()}, weight=torch.tensor(float(len(batch))))
 
-batch = Batch(inputs=torch.randn(8, 2048, 1024), targets={}, keys=("a",) * 8)
+batch = Batch(inputs=torch.randn(8, 1024, 1024), targets={}, keys=("a",) * 8)
 task = Wide()
 alone = Wide()
 alone.load_state_dict(task.state_dict())
-room = psutil.Process().memory_info().data + ROOM * 2**20
+room = psutil.Process().memory_info().data + given["room"] * 2**20
 with deploy(plan_of(8, memory_fraction=room / usable_memory())) as deployment:
     deployment.gradients(task, batch, "train")
     print("parts", deployment.execution.num_micro_batches)
@@ -52,32 +51,34 @@ torch.testing.assert_close(task.scale.grad, alone.scale.grad)
 """
 
 
-def run(room: int) -> subprocess.CompletedProcess[str]:
-    program = STEP.replace("ROOM", str(room))
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+def run(room: int) -> tuple[int, str, str]:
+    """Return the exit code and the output of a step with so many MiB more than are in use before it."""
+    process = Forked(Job(code=STEP, given={"room": room}))
+    out, err = process.communicate()
+    return process.wait(), out, err
 
 
 @linux
 def test_a_step_that_would_exceed_the_cap_is_computed_in_parts() -> None:
     """The gradients are the same."""
-    done = run(800)
-    assert done.returncode == 0, done.stderr
-    parts = int(done.stdout.split()[1])
+    code, out, err = run(400)
+    assert code == 0, err
+    parts = int(out.split()[1])
     assert parts > 1
-    assert "without 1" in done.stdout
+    assert "without 1" in out
 
 
 @linux
 def test_memory_for_not_even_one_sample_is_an_error() -> None:
-    done = run(70)
-    assert "not enough memory on cpu, of which" in done.stderr
-    assert "even in 8 micro-batches" in done.stderr
+    _, _, err = run(35)
+    assert "not enough memory on cpu, of which" in err
+    assert "even in 8 micro-batches" in err
 
 
 @linux
 def test_a_cap_that_is_exceeded_already_is_refused() -> None:
-    done = run(-100)
-    assert "are in use before the first step (plan: single on cpu, batch 8" in done.stderr
+    _, _, err = run(-100)
+    assert "are in use before the first step (plan: single on cpu, batch 8" in err
 
 
 def test_accelerators_are_limited_too() -> None:

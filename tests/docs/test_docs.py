@@ -17,6 +17,7 @@ from boxcrew.data.detection.formats.shelf import ShelfSource
 from boxcrew.data.examples.formats.embedded import ProductScenes
 from boxcrew.data.images.video import VideoFile
 from boxcrew.tasks import frechet_features
+from tests.helpers.once import MakeOnce
 from tests.helpers.tiny import TINY, TINY_NET, replaced
 
 ROOT = Path(__file__).parents[2]
@@ -55,17 +56,19 @@ def make_small(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def other_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def other_runs(make_once: MakeOnce) -> Path:
     """Of recipes that are not for detectors."""
-    folder = tmp_path_factory.mktemp("others")
-    with pytest.MonkeyPatch.context() as patch:
-        make_small(patch)
-        patch.setattr("boxcrew.api.runs._draw", lambda outcome: None)
-        for words, place in ((["rnn", *SHORT], "sequence/talk"), (["gan"], "gan/made")):
-            patch.setattr(sys, "argv", ["boxcrew", "train", *words, *QUICK, f"out={folder / place}"])
-            with pytest.raises(SystemExit):
-                main()
-    return folder
+
+    def run(folder: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            make_small(patch)
+            patch.setattr("boxcrew.api.runs._draw", lambda outcome: None)
+            for words, place in ((["rnn", *SHORT], "sequence/talk"), (["gan"], "gan/made")):
+                patch.setattr(sys, "argv", ["boxcrew", "train", *words, *QUICK, f"out={folder / place}"])
+                with pytest.raises(SystemExit):
+                    main()
+
+    return make_once("docs", run)
 
 
 @pytest.fixture

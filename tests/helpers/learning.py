@@ -15,7 +15,7 @@ from boxcrew.tasks.detection import DetectionTask
 from tests.helpers.tiny import BACKBONE
 
 SIZE = 64
-STEPS = 5
+STEPS = 3
 
 
 class NormedTask(nn.Module):

@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-BACKBONE = "test_efficientnet"
-"""timm's own for tests: convolutions, depthwise ones too, BatchNorms, strides up to 32, and few layers."""
-
+BACKBONE = "test_efficientnet"  # as in boxcrew.testing.detectors, which imports torch
 TINY_NET = (f"detector.backbone={BACKBONE}", "size=96", "init=scratch", "trainable=*")
 TINY = (*TINY_NET, "batch=4")
 """Settings that make any SSDLite recipe train in a second; with `detector.name=ssdlite` any recipe."""

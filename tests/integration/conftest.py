@@ -18,6 +18,7 @@ from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import train
 from tests.helpers.damage import VocSet
 from tests.helpers.forked import Forked, Job
+from tests.helpers.once import MakeOnce
 from tests.helpers.tiny import BACKBONE
 
 Choose = Callable[[Source], dict[str, tuple[Record, ...]]]
@@ -37,12 +38,13 @@ def write_some() -> Callable[[Path, Choose], Path]:
 
 
 @pytest.fixture(scope="session")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six images to train on and three to validate."""
-    return _write_some(
-        tmp_path_factory.mktemp("photos") / "set",
-        lambda source: {"train": source.split("train")[:6], "val": source.split("val")[:3]},
-    )
+def photos(make_once: MakeOnce) -> Path:
+    """Six images to train on and three to validate. Not to be changed."""
+
+    def choose(source: Source) -> dict[str, tuple[Record, ...]]:
+        return {"train": source.split("train")[:6], "val": source.split("val")[:3]}
+
+    return make_once("photos", lambda folder: _write_some(folder / "set", choose)) / "set"
 
 
 def _config(data: Path, out: Path, /, **changes: object) -> RunConfig:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import Source, open_source
 from tests.helpers.damage import BILLION_LAUGHS, VocSet, write_png_bomb
+from tests.helpers.forked import Forked, Job
 
 SIDE = 64  # of the many images
 NUM_IMAGES, NUM_BOXES = 1000, 100  # boxes an image
@@ -48,19 +47,21 @@ def test_billion_laughs_cost_nothing(real: VocSet) -> None:
 
 def test_a_bomb_of_pixels_costs_no_memory(real: VocSet, tmp_path: Path) -> None:
     write_png_bomb(real.image(real.names("train")[3]))
-    program = f"""
+    program = """
 from pathlib import Path
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import open_source
 peak = lambda: int(next(l for l in open("/proc/self/status") if l.startswith("VmHWM")).split()[1])
-source = open_source({str(real.root)!r})
+source = open_source(given["root"])
 before = peak()
 for _ in range(2):
-    source = scan(open_source({str(real.root)!r}), workers=2, cache=Path({str(tmp_path / "cache")!r}))
+    source = scan(open_source(given["root"]), workers=2, cache=Path(given["cache"]))
 print(peak() - before, *[problem.kind for problem in source.problems])
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    kilobytes, *kinds = done.stdout.split()
+    places = {"root": str(real.root), "cache": str(tmp_path / "cache")}
+    out, err = Forked(Job(code=program, given=places)).communicate()
+    assert out, err
+    kilobytes, *kinds = out.split()
     assert kinds == ["image-bomb"]
     assert int(kilobytes) < 50 * 1024
 

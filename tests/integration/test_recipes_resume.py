@@ -3,8 +3,8 @@ that never stopped.
 
 What a recipe is stays: detector, optimizer, schedule, transforms, what is frozen, threads. Smaller are the
 set (three photos to train on, one to validate), the batch and the run (3 steps of 2), and the input of
-detectors that take any size (64 px); those of a fixed size do 2 steps of 1. There is one evaluation, at the
-end. A recipe whose weights do not come with the installation starts from scratch.
+detectors that take any size (64 px); those of a fixed size have fewer channels, and do 2 steps of 1. There is
+one evaluation, at the end. A recipe whose weights do not come with the installation starts from scratch.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from boxcrew.train.init import Pretrained
 from boxcrew.train.loop.checkpoint import newest_checkpoint
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import resume, train
+from tests.helpers.narrow import narrowed
+from tests.helpers.once import MakeOnce
 from tests.helpers.runs import require_same_run, shown_without_times
 
 WriteSome = Callable[[Path, Callable[[Source], dict[str, tuple[Record, ...]]]], Path]
@@ -51,10 +53,10 @@ import os, signal
 from pathlib import Path
 from boxcrew.core.config import read_yaml
 from boxcrew.train.config import RunConfig
-from boxcrew.train.init import Pretrained
 from boxcrew.train.run import train
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.loop.trainer import Trainer
+from tests.helpers.narrow import narrowed
 
 original = Trainer._update
 
@@ -64,16 +66,18 @@ def update(self, loss, phase):
     return original(self, loss, phase)
 
 Trainer._update = update
-train(RunConfig.of(read_yaml(Path(given["settings"]))), Screen())
+config = RunConfig.of(read_yaml(Path(given["settings"])))
+with narrowed(config):
+    train(config, Screen())
 """
 
 
 @pytest.fixture(scope="module")
-def few(write_some: WriteSome, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_some(
-        tmp_path_factory.mktemp("few") / "set",
-        lambda source: {"train": source.split("train")[:3], "val": source.split("val")[:1]},
-    )
+def few(write_some: WriteSome, make_once: MakeOnce) -> Path:
+    def choose(source: Source) -> dict[str, tuple[Record, ...]]:
+        return {"train": source.split("train")[:3], "val": source.split("val")[:1]}
+
+    return make_once("few", lambda folder: write_some(folder / "set", choose)) / "set"
 
 
 def shrunk(variant: str, data: Path, out: Path) -> RunConfig:
@@ -118,7 +122,6 @@ def test_killed_and_resumed_it_is_as_if_never_stopped(
     name: str, few: Path, place: Path, in_child: InChild
 ) -> None:
     whole, out = place / "unstopped", place / "killed"
-    train(shrunk(name, few, whole), Screen())
     killed = shrunk(name, few, out)
     assert killed.steps is not None
     settings = place / "settings.yaml"
@@ -127,6 +130,8 @@ def test_killed_and_resumed_it_is_as_if_never_stopped(
     newest, _ = newest_checkpoint(out / "checkpoints")
     assert newest is not None
     assert 0 < newest.step < killed.steps
-    resume(out, {}, Screen())
+    with narrowed(killed):
+        resume(out, {}, Screen())
+        train(shrunk(name, few, whole), Screen())
     require_same_run(whole, out)
     assert [step for step, _ in shown_without_times(out)["loss"]] == list(range(1, killed.steps + 1))

@@ -24,7 +24,7 @@ from boxcrew.core.config import to_yaml
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import train
-from tests.helpers.forked import Forked, boxcrew
+from tests.helpers.forked import UNDRAWN, Forked, boxcrew
 from tests.helpers.processes import free_port
 from tests.helpers.tiny import BACKBONE, replaced
 
@@ -305,7 +305,7 @@ def test_replicas_and_a_server_on_several_hosts(
     for rank in range(3):
         place = tmp_path / f"host{rank}"
         place.mkdir(exist_ok=True)
-        first = OTHER_HOST.format(name=f"host{rank}")
+        first = OTHER_HOST.format(name=f"host{rank}") + UNDRAWN
         processes.append(boxcrew(*words, first=first, cwd=place, HOME=str(home), RANK=str(rank), **seats))
     outputs = ["\n".join(process.communicate(timeout=120)) for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], outputs

@@ -19,6 +19,7 @@ from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import resume
 from boxcrew.train.run.loading import load_task
 from boxcrew.train.run.validate import ValConfig, validate
+from tests.helpers.once import MakeOnce
 from tests.helpers.runs import require_same_run
 from tests.helpers.staged import training_with
 from tests.helpers.staged_detector import NAME, RidgeHeaded, registered
@@ -47,11 +48,13 @@ def settings(photos: Path, out: Path) -> Tree:
 
 
 @pytest.fixture(scope="module")
-def complete(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def complete(photos: Path, make_once: MakeOnce) -> Path:
     """A run of three stages that was never stopped."""
-    out = tmp_path_factory.mktemp("complete") / "run"
-    train_run(run_config(NAME, settings(photos, out)), Screen())
-    return out
+
+    def run(folder: Path) -> None:
+        train_run(run_config(NAME, settings(photos, folder / "run")), Screen())
+
+    return make_once("staged_detector", run) / "run"
 
 
 @pytest.mark.parametrize("where", FAULTS)

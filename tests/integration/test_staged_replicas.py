@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -27,7 +25,9 @@ from boxcrew.train.loop.trainer import StepReport, Trainer
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import replicas, stages, train
 from boxcrew.train.run.loading import load_task
+from tests.helpers.forked import UNDRAWN, boxcrew
 from tests.helpers.learning import distance
+from tests.helpers.once import MakeOnce
 from tests.helpers.processes import free_port
 from tests.helpers.staged_detector import NAME, RidgeHeaded, registered
 
@@ -82,12 +82,14 @@ def settings(photos: Path, out: Path, *, tuned: bool = True, replicas: int = 2) 
 
 
 @pytest.fixture(scope="module")
-def complete(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def complete(photos: Path, make_once: MakeOnce) -> Path:
     """A run of three stages with two replicas that was never stopped."""
-    folder = tmp_path_factory.mktemp("complete")
-    summary = run_two(settings(photos, folder / "run"), folder / "reports")
-    assert (summary["state"], summary["steps"], summary["images"]) == ("finished", 12, 48)
-    return folder / "run"
+
+    def run(folder: Path) -> None:
+        summary = run_two(settings(photos, folder / "run"), folder / "reports")
+        assert (summary["state"], summary["steps"], summary["images"]) == ("finished", 12, 48)
+
+    return make_once("staged_replicas", run) / "run"
 
 
 def require_same_weights(first: Path, second: Path) -> None:
@@ -189,30 +191,19 @@ def test_nothing_but_a_solve_is_left(photos: Path, tmp_path: Path) -> None:
     assert run_two(run, tmp_path / "reports")["state"] == "finished"
 
 
-SITE = """
-import sys
-if "boxcrew" in " ".join(sys.orig_argv):
-    from tests.helpers import staged_detector
-    toy = staged_detector.registered()
-    toy.__enter__()
+REGISTER = """
+from tests.helpers import staged_detector
+toy = staged_detector.registered()
+toy.__enter__()
 """
 
 
-def test_the_command_starts_the_replicas(photos: Path, complete: Path, tmp_path: Path) -> None:
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(SITE)
-    paths = (str(tmp_path / "site"), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", ""))
-    words = (f"data={photos}", "out=run", "detector.tuned=true", "evaluation.batch=4")
-    done = subprocess.run(
-        [sys.executable, "-m", "boxcrew", "train", NAME, *words, "deploy.threads=1", "deploy.replicas=2"],
-        cwd=tmp_path,
-        env={**os.environ, "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(paths)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("plan: ddp on cpu (2) + cpu (2)") == 2
-    assert "training, all stages: " in done.stdout
+def test_the_command_starts_the_replicas(photos: Path, complete: Path, home: Path, tmp_path: Path) -> None:
+    words = (f"data={photos}", "out=run", "detector.tuned=true", "evaluation.batch=4", "deploy.threads=1")
+    command = ("train", NAME, *words, "deploy.replicas=2")
+    process = boxcrew(*command, first=REGISTER + UNDRAWN, cwd=tmp_path, HOME=str(home))
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    assert out.count("plan: ddp on cpu (2) + cpu (2)") == 2
+    assert "training, all stages: " in out
     require_same_weights(tmp_path / "run", complete)

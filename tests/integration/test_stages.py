@@ -25,6 +25,7 @@ from boxcrew.train.planning.from_settings import planned_processes
 from boxcrew.train.run import resume, train
 from boxcrew.train.run.loading import load_task
 from tests.helpers.made_examples import write_classes
+from tests.helpers.once import MakeOnce
 from tests.helpers.runs import require_same_run
 from tests.helpers.staged import NAME, registered, training_with
 
@@ -54,10 +55,10 @@ def _toy() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pictures") / "set"
-    write_classes(folder, {"cup": 12, "bowl": 12})
-    return folder
+def pictures(make_once: MakeOnce) -> Path:
+    return (
+        make_once("pictures", lambda folder: write_classes(folder / "set", {"cup": 12, "bowl": 12})) / "set"
+    )
 
 
 def settings(pictures: Path, out: Path, *, tuned: bool = True) -> Tree:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -18,15 +19,20 @@ from boxcrew.tasks.detection import DetectionTask, largest_batch
 from boxcrew.testing.task_data import check_workload
 
 CLASSES = ("tea pot", "Kanne", "茶")
+BACKBONE = "test_efficientnet"
+"""timm's own for tests: convolutions, depthwise ones too, BatchNorms, strides up to 32, and few layers."""
 
 
 def quick_config(name: str, size: str = "96") -> DetectorConfig:
-    """Return the default settings of a detector, with a small input if it accepts one."""
+    """Return the default settings of a detector, with a backbone of few layers and a small input where it
+    accepts them.
+    """
     config_class = DETECTORS.get(name).config_class
-    try:
-        return config_class.of({"name": name, "size": size})
-    except UsageError:
-        return config_class.of({"name": name})
+    config = config_class.of({"name": name})
+    for quick in ({"backbone": BACKBONE}, {"size": size}):
+        with suppress(UsageError):
+            config = config_class.of({**config.tree(), **quick})
+    return config
 
 
 def quick_inputs(name: str) -> Iterator[tuple[DetectorConfig, Extent]]:

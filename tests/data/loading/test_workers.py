@@ -4,10 +4,10 @@ import itertools
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -15,6 +15,7 @@ import torch
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.data.loading.workers import Workers, fetch_all
+from tests.helpers.forked import Forked, Job
 
 # The tests are about order and life, not speed.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -114,6 +115,8 @@ def test_workers_leave_ctrl_c_to_the_parent_from_their_first_moment(num: int) ->
 
 ENDLESS = """
 import itertools, multiprocessing, time
+from pathlib import Path
+from boxcrew.core.files import write_text
 from boxcrew.data.loading.workers import Workers, fetch_all
 
 def slow(number):
@@ -122,24 +125,26 @@ def slow(number):
 
 results = fetch_all(slow, itertools.count(), Workers(num=2))
 next(results), next(results)
-print(*[child.pid for child in multiprocessing.active_children()], flush=True)
+write_text(Path(given["file"]), " ".join(str(child.pid) for child in multiprocessing.active_children()))
 time.sleep(60)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is of Linux")
-def test_workers_die_with_a_killed_parent_at_once() -> None:
-    with subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        workers = [int(word) for word in parent.stdout.readline().split()]
-        assert len(workers) == 2
-        assert all(psutil.pid_exists(worker) for worker in workers)
-        parent.kill()
-        parent.wait()
-        deadline = time.monotonic() + 2
-        while any(_running(worker) for worker in workers):
-            assert time.monotonic() < deadline, "a worker outlived its parent"
-            time.sleep(0.02)
+def test_workers_die_with_a_killed_parent_at_once(tmp_path: Path) -> None:
+    parent = Forked(Job(code=ENDLESS, given={"file": str(tmp_path / "workers")}))
+    while not (tmp_path / "workers").exists():
+        assert parent.poll() is None
+        time.sleep(0.02)
+    workers = [int(word) for word in (tmp_path / "workers").read_text().split()]
+    assert len(workers) == 2
+    assert all(psutil.pid_exists(worker) for worker in workers)
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 2
+    while any(_running(worker) for worker in workers):
+        assert time.monotonic() < deadline, "a worker outlived its parent"
+        time.sleep(0.02)
 
 
 def _running(pid: int) -> bool:
@@ -172,13 +177,5 @@ print([int(tensor[0, 450, 450, 0]) for tensor, _ in results], cv2.getNumThreads(
 
 def test_workers_may_start_after_the_parents_thread_pools() -> None:
     """Threads do not survive a fork; a worker that waits for one would hang."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "4"}
-    done = subprocess.run(
-        [sys.executable, "-c", AFTER_THREADS],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=environment,
-        check=True,
-    )
-    assert done.stdout.strip() == "[0, 1, 2, 3, 4, 5] 4"
+    out, err = Forked(Job(code=AFTER_THREADS)).communicate(timeout=60)
+    assert out.strip() == "[0, 1, 2, 3, 4, 5] 4", err

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -86,9 +84,3 @@ def test_all_of_a_run_from_its_json(read_png: Any, tmp_path: Path) -> None:
     assert written == [tmp_path / "plots" / name for name in names]
     for path in written:
         read_png(path)
-
-
-def test_matplotlib_is_imported_only_to_plot() -> None:
-    code = "import sys, boxcrew.report.plots.classification; print('matplotlib' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

@@ -71,7 +71,7 @@ def test_few_places_stay_empty(num_panels: int, expected: tuple[int, int]) -> No
 
 
 def test_matplotlib_is_imported_only_to_plot() -> None:
-    modules = "boxcrew.report.plots.run, boxcrew.report.plots.labels"
+    modules = ", ".join(f"boxcrew.report.plots.{name}" for name in ("run", "labels", "classification"))
     code = f"import sys, {modules}; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,27 +15,23 @@ import pytest
 from boxcrew.core.errors import UsageError
 from boxcrew.train.run.lock import LOCK, Owner, locked
 
-HOLD = """
-import sys, time
-from pathlib import Path
-from boxcrew.train.run.lock import locked
-with locked(Path(sys.argv[1]), print):
-    print("held", flush=True)
-    time.sleep(60)
-"""
-
 
 def nowhere(text: str) -> None: ...
 
 
-def hold(folder: Path) -> subprocess.Popen[str]:
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    while "held" not in line:
-        assert process.poll() is None
-        line = process.stdout.readline()
-    return process
+def hold(folder: Path) -> int:
+    """Return the number of a process that holds the lock, and that its parent has to bury."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with locked(folder, nowhere):
+            os.write(write, b"held")
+            time.sleep(60)
+        os._exit(0)
+    assert os.read(read, 4) == b"held"
+    os.close(read)
+    os.close(write)
+    return child
 
 
 def test_the_second_is_refused_and_told_who_is_there(tmp_path: Path) -> None:
@@ -66,11 +60,11 @@ def test_nothing_stays_behind(tmp_path: Path, error: type[BaseException] | None)
 
 def test_a_dead_owners_lock_is_taken_over(tmp_path: Path) -> None:
     """Killed, and not even buried by its parent yet."""
-    process = hold(tmp_path)
+    owner = hold(tmp_path)
     try:
-        with pytest.raises(UsageError, match=f"process {process.pid}"), locked(tmp_path, nowhere):
+        with pytest.raises(UsageError, match=f"process {owner}"), locked(tmp_path, nowhere):
             pytest.fail("two owners")
-        process.send_signal(signal.SIGKILL)
+        os.kill(owner, signal.SIGKILL)
         end = time.monotonic() + 10
         warnings: list[str] = []
         while not warnings and time.monotonic() < end:
@@ -80,10 +74,10 @@ def test_a_dead_owners_lock_is_taken_over(tmp_path: Path) -> None:
             except UsageError:
                 time.sleep(0.01)
         assert warnings
-        assert f"process {process.pid}" in warnings[0]
+        assert f"process {owner}" in warnings[0]
     finally:
-        process.kill()
-        process.communicate()
+        os.kill(owner, signal.SIGKILL)
+        os.waitpid(owner, 0)
 
 
 def test_a_number_that_came_again_is_another_process(tmp_path: Path) -> None:
