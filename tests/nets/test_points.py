@@ -77,9 +77,7 @@ def slowly(
     owners = {p: max(by, key=lambda m: float(iou[m, p])) for p, by in wanted.items()}
     result = torch.tensor([[-1.0, 0.0]] * len(points.centers))
     for p, m in owners.items():
-        own = [q for q, owner in owners.items() if owner == m]
-        greatest = max(alignments[m, q] for q in own)
-        result[p] = torch.tensor([m, alignments[m, p] / greatest * max(float(iou[m, q]) for q in own)])
+        result[p] = torch.tensor([m, float(iou[m, p])])
     return result
 
 

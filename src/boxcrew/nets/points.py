@@ -9,8 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-ALPHA, BETA = 0.5, 6.0
-"""Powers of score and IoU in the alignment of a point with an object (Feng et al. 2021, equation 1)."""
+ALPHA, BETA = 0.5, 2.0
+"""Powers of score and IoU in the alignment of a point with an object (Feng et al. 2021, equation 1). The IoU
+has the power 6 there; with it few points learn an object at first, which a short run cannot afford.
+"""
 
 _PRIOR = 1e-3  # alignment of a point at the center of an object, whatever the network says
 _TINY = 1e-9
@@ -51,10 +53,10 @@ def distances_to(points: Points, boxes: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Assigned:
-    """The objects that P points of B images learn, and how well each point is aligned with its object."""
+    """The objects that P points of B images learn, and how well the box of each point fits its object."""
 
     owner: Tensor  # (B, P) int64, the object; 0 where the point learns none
-    quality: Tensor  # (B, P) 0..1, the score to be learned for the class of the object; 0 where none
+    quality: Tensor  # (B, P) 0..1, the IoU, which is the score to be learned; 0 where there is no object
 
 
 @torch.no_grad()
@@ -64,7 +66,7 @@ def assign_aligned(
     """Assign to each object the `num_points` points inside it that are aligned best (Feng et al. 2021).
 
     `scores` (B, P, C) are 0..1, `boxes` (B, P, 4) and `objects` (B, M, 4) are xyxy in pixels, and `labels`
-    (B, M) are -1 for padding. A point is aligned by score^0.5 x IoU^6, plus a little for being near the
+    (B, M) are -1 for padding. A point is aligned by score^0.5 x IoU^2, plus a little for being near the
     center: an untrained network would otherwise align nothing, and learn nothing on few images. A point that
     several objects want goes to the one it overlaps most.
     """
@@ -73,15 +75,9 @@ def assign_aligned(
     own_scores = scores.transpose(1, 2).gather(1, _expand(labels.clamp(min=0), scores.shape[1]))
     inside = _is_inside(points, objects) & valid[..., None]
     alignment = own_scores.clamp(min=0) ** ALPHA * iou**BETA + _PRIOR * _center_prior(points, objects)
-    alignment = alignment * inside
-    wanted = _largest(alignment, num_points) & inside
-    overlap = torch.where(wanted, iou, -1.0)
-    best, owner = overlap.max(dim=1)  # (B, P)
-    assigned = wanted & (torch.arange(objects.shape[1], device=iou.device)[:, None] == owner[:, None])
-    alignment, iou = alignment * assigned, iou * assigned
-    scale = iou.amax(dim=2, keepdim=True) / alignment.amax(dim=2, keepdim=True).clamp(min=_TINY)
-    quality = (alignment * scale).amax(dim=1)
-    return Assigned(owner=owner.masked_fill(best < 0, 0), quality=quality)
+    wanted = _largest(alignment * inside, num_points) & inside
+    overlap, owner = torch.where(wanted, iou, -1.0).max(dim=1)  # (B, P)
+    return Assigned(owner=owner.masked_fill(overlap < 0, 0), quality=overlap.clamp(min=0))
 
 
 def _expand(labels: Tensor, num_points: int) -> Tensor:
