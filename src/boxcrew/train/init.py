@@ -163,8 +163,8 @@ class Pretrained(InitConfig):
         if missing:
             first = next(name for name in wanted if name in missing)
             raise ModelError(
-                f"init.weights={self.weights}: weights of another network: they lack {len(missing)} "
-                f"tensors of this one, the first is {first} {tuple(wanted[first].shape)}",
+                f"init.weights={self.weights}: weights of another network: they lack {len(missing)} tensors "
+                f"of this one, the first is {first} {tuple(wanted[first].shape)}",
                 advice="they are for detector=picodet with its default detector.backbone and detector.neck",
             )
         report = load_network(network, weights, state, kind=self.kind)
