@@ -30,7 +30,11 @@ class LateMaps(Backbone):
         self.channels = [projection[-1].out_channels, self.channels[-1]]
 
     def forward(self, images: Tensor) -> list[Tensor]:
-        features = self.body.bn1(self.body.conv_stem(images))
+        features = images
+        for name, layer in self.body.named_children():
+            if name == "blocks":
+                break
+            features = layer(features)
         for stage in self.body.blocks[: self._first_late]:
             features = stage(features)
         first, *others = self.body.blocks[self._first_late]
