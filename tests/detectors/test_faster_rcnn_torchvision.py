@@ -20,7 +20,8 @@ from torchvision.models.detection.image_list import ImageList
 
 from boxcrew.core.errors import ModelError
 from boxcrew.detectors._torchvision_faster_rcnn import SETTINGS, torchvision_name
-from boxcrew.detectors.faster_rcnn import FasterRcnn, FasterRcnnConfig
+from boxcrew.detectors._faster_rcnn_config import FasterRcnnConfig
+from boxcrew.detectors.faster_rcnn import FasterRcnn
 from boxcrew.nets.anchors import to_xyxy
 
 CLASSES = tuple("abc")
@@ -55,8 +56,9 @@ class Pair:
         self.ours = FasterRcnn(config_of(name), CLASSES)
         state = self.ours.convert_foreign(self.theirs.state_dict())
         self.ours.load_state_dict(state, strict=True)
-        self.theirs.eval()
-        self.ours.eval()
+        # In double precision, because rounding decides which of two nearly equal proposals is kept.
+        self.theirs.double().eval()
+        self.ours.double().eval()
 
 
 def make_lively(network: FasterRCNN, images: Tensor) -> None:
@@ -71,9 +73,10 @@ def make_lively(network: FasterRCNN, images: Tensor) -> None:
     with torch.no_grad():
         network(list(images), targets)
     predictor, head = network.roi_heads.box_predictor, network.rpn.head
-    for layer in (predictor.cls_score, predictor.bbox_pred, head.cls_logits, head.bbox_pred):
-        spread = _inputs_of(layer, network.eval(), images).norm(dim=1).mean()
-        nn.init.normal_(layer.weight, std=float(1.5 / spread))
+    layers = {predictor.cls_score: 1.0, predictor.bbox_pred: 0.3, head.cls_logits: 1.0, head.bbox_pred: 0.2}
+    for layer, spread in layers.items():
+        length = _inputs_of(layer, network.eval(), images).norm(dim=1).mean()
+        nn.init.normal_(layer.weight, std=spread / float(length))
         nn.init.normal_(layer.bias, std=0.3)
 
 
@@ -103,12 +106,12 @@ def test_anchors_are_torchvisions(pair: Pair) -> None:
 
 def test_detections_are_torchvisions(pair: Pair) -> None:
     with torch.no_grad():
-        theirs = pair.theirs(list(pair.images / 255))
+        theirs = pair.theirs(list(pair.images.double() / 255))
         ours = pair.ours.predict(pair.images)
     for found, other in zip(ours, theirs, strict=True):
         assert len(found) == len(other["scores"]) > 20
         assert float(other["scores"].std()) > 0.02
-        torch.testing.assert_close(found.scores, other["scores"], rtol=0, atol=1e-4)
+        torch.testing.assert_close(found.scores.double(), other["scores"], rtol=0, atol=1e-4)
         # Scores that differ by rounding alone may change places.
         same = (found.labels + 1 == other["labels"][:, None]) & (
             (found.scores - other["scores"][:, None]).abs() < 1e-4

@@ -7,7 +7,8 @@ import torch
 
 from boxcrew.detectors import build_detector
 from boxcrew.detectors._multibox import MultiBoxNet
-from boxcrew.detectors.faster_rcnn import FasterRcnn, FasterRcnnConfig
+from boxcrew.detectors._faster_rcnn_config import FasterRcnnConfig
+from boxcrew.detectors.faster_rcnn import FasterRcnn
 from boxcrew.detectors.ssdlite import SsdLiteConfig
 from boxcrew.recipes import DEFAULT, RECIPES, describe
 from boxcrew.tasks.base import TASKS

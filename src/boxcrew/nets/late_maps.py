@@ -24,9 +24,8 @@ class LateMaps(Backbone):
             )
         self._first_late = strided[-1]
         self.strides = [self.strides[-1]] * 2
-        projection = [
-            layer for layer in stages[self._first_late][0].modules() if isinstance(layer, nn.Conv2d)
-        ]
+        first_block = next(stages[self._first_late].children())
+        projection = [layer for layer in first_block.modules() if isinstance(layer, nn.Conv2d)]
         self.channels = [projection[-1].out_channels, self.channels[-1]]
 
     def forward(self, images: Tensor) -> list[Tensor]:
