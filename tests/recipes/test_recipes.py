@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from boxcrew.detectors import build_detector
+from boxcrew.detectors._faster_rcnn_config import FasterRcnnConfig
 from boxcrew.detectors._multibox import MultiBoxNet
 from boxcrew.detectors.ssdlite import SsdLiteConfig
 from boxcrew.recipes import DEFAULT, RECIPES, describe
@@ -50,7 +51,7 @@ def test_all_that_weights_do_not_fill_learns(name: str, finest_stride: int) -> N
     """Wherever the first map is put: a layer that is both random and frozen would spoil what follows it."""
     config = RECIPES.get(name)()
     detector = require_detection(config.task).detector
-    if isinstance(detector, SsdLiteConfig) and detector.finest_stride == "auto":
+    if isinstance(detector, SsdLiteConfig | FasterRcnnConfig) and detector.finest_stride == "auto":
         detector = detector.model_copy(update={"finest_stride": finest_stride})
     with torch.random.fork_rng():
         task = DetectionTask(build_detector(detector, ("one", "two")))

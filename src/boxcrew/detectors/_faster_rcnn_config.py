@@ -182,4 +182,4 @@ class FasterRcnnConfig(DetectorConfig):
         short = self.size.sides[-1]
         if self.size.limit is None:
             return short
-        return (short * min(self.size.limit, short * _USUAL_RATIO)) ** 0.5
+        return math.sqrt(short * min(self.size.limit, short * _USUAL_RATIO))

@@ -14,6 +14,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses, PaddedDetections
 from boxcrew.detectors._base import DETECTORS, DetectorNet, HeightWidth, input_hw
 from boxcrew.detectors._faster_rcnn_config import FasterRcnnConfig
+from boxcrew.detectors._torchvision_faster_rcnn import from_torchvision, torchvision_name
 from boxcrew.nets.anchor_grid import best_overlaps
 from boxcrew.nets.anchors import to_xyxy
 from boxcrew.nets.backbones import Backbone
@@ -26,6 +27,7 @@ from boxcrew.nets.region_targets import Truth, label_boxes
 from boxcrew.nets.regions import pool_regions
 from boxcrew.nets.rpn import AnchorScores, ProposalLimits, Proposals, RpnHead, propose, rpn_losses
 from boxcrew.nets.static import hashed_keys
+from boxcrew.nets.weights import State
 
 _SMALLEST = 0.01  # pixels: detections with a shorter side are dropped
 _MORE_IN_TRAINING = 2  # times as many proposals as in use
@@ -125,6 +127,10 @@ class FasterRcnn(DetectorNet):
 
     def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         return self.backbone.expected_normalization()
+
+    def convert_foreign(self, state: State) -> State:
+        name = torchvision_name(state)
+        return state if name is None else from_torchvision(name, state, self.config)
 
     def _anchor_scores(self, images: Tensor) -> tuple[list[Tensor], list[AnchorScores]]:
         """Return the maps that regions are pooled from, and the outputs for the anchors of all maps."""

@@ -31,10 +31,12 @@ class AnchorGrid:
         """Return the anchors (height * width * shapes, 4), center and size in pixels, row by row, with the
         type and the device of `like`.
         """
-        options = {"dtype": like.dtype, "device": like.device}
-        x, y = (torch.arange(num, **options) * self.stride + self.first for num in (width, height))
+        x, y = (
+            torch.arange(num, dtype=like.dtype, device=like.device) * self.stride + self.first
+            for num in (width, height)
+        )
         centers = torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=-1).reshape(-1, 1, 2)
-        shapes = torch.tensor(self.shapes, **options).expand(len(centers), -1, 2)
+        shapes = like.new_tensor(self.shapes).expand(len(centers), -1, 2)
         return torch.cat((centers.expand_as(shapes), shapes), dim=-1).reshape(-1, 4)
 
 
@@ -54,7 +56,7 @@ def best_overlaps(boxes: Tensor, grids: Sequence[AnchorGrid], extent: tuple[int,
     (width, height). Of all anchors of one shape that of the nearest cell is the best, so only it is computed.
     """
     num_shapes = max(len(grid.shapes) for grid in grids)
-    chunks = boxes.split(max(1, _PAIRS // num_shapes))
+    chunks = torch.split(boxes, max(1, _PAIRS // num_shapes))
     return torch.cat(
         [torch.stack([_best_of(chunk, g, extent) for g in grids]).amax(dim=0) for chunk in chunks]
     )

@@ -24,13 +24,16 @@ class LateMaps(Backbone):
             )
         self._first_late = strided[-1]
         self.strides = [self.strides[-1]] * 2
-        projection = [
-            layer for layer in stages[self._first_late][0].modules() if isinstance(layer, nn.Conv2d)
-        ]
+        first_block = next(stages[self._first_late].children())
+        projection = [layer for layer in first_block.modules() if isinstance(layer, nn.Conv2d)]
         self.channels = [projection[-1].out_channels, self.channels[-1]]
 
     def forward(self, images: Tensor) -> list[Tensor]:
-        features = self.body.bn1(self.body.conv_stem(images))
+        features = images
+        for name, layer in self.body.named_children():
+            if name == "blocks":
+                break
+            features = layer(features)
         for stage in self.body.blocks[: self._first_late]:
             features = stage(features)
         first, *others = self.body.blocks[self._first_late]

@@ -1,4 +1,4 @@
-"""What anchors and regions learn: labels by their overlap with objects, and a keyed choice of some."""
+"""Targets of anchors and regions: labels by their overlap with objects, and a keyed choice of some."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Truth:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OverlapLabels:
-    """Which of N boxes learn an object, and which that they are background; the others learn nothing."""
+    """The boxes, of N, that learn an object, and those that learn the background; others learn nothing."""
 
     positive: Tensor  # (B, N) bool
     negative: Tensor  # (B, N) bool

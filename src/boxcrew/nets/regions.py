@@ -78,7 +78,7 @@ def _align(maps: Sequence[Tensor], strides: Sequence[int], boxes: Tensor, level:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Cells:
-    """For each region: the map it belongs to, as integers (B, K) but for the stride."""
+    """The map that each region belongs to, as integers (B, K)."""
 
     stride: Tensor
     height: Tensor

@@ -75,7 +75,7 @@ class Proposals:
 
 @dataclass(frozen=True, kw_only=True)
 class ProposalLimits:
-    """How many proposals are made, and which are dropped."""
+    """The number of proposals that are made, and the limits below which they are dropped."""
 
     candidates: int  # of each map, before suppression
     count: int  # of an image, after it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from boxcrew.data.transforms.pipeline import TransformsConfig
-from boxcrew.detectors.faster_rcnn import FasterRcnnConfig
+from boxcrew.detectors._faster_rcnn_config import FasterRcnnConfig
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.config import RunConfig
