@@ -94,14 +94,14 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def tiny_set(make_once: MakeOnce) -> Path:
     """A VOC set of a few `shelf` scenes on disk: 8 to train on, 4 for val, 2 for test. Not to be changed."""
+    from boxcrew.data.detection.formats.shelf import ShelfSource
     from boxcrew.data.detection.source import open_source
     from boxcrew.data.detection.writers import write_source
 
     def write(folder: Path) -> None:
-        shelf = open_source("shelf")
-        sizes = {"train": 8, "val": 4, "test": 2}
-        shelf.splits = {name: shelf.splits[name][:count] for name, count in sizes.items()}
-        write_source(shelf, folder / "photos", format="voc")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ShelfSource, "num_images", {"train": 8, "val": 4, "test": 2})
+            write_source(open_source("shelf"), folder / "photos", format="voc")
 
     return make_once("tiny_set", write) / "photos"
 

@@ -22,4 +22,5 @@ def make_once(shared: Path, name: str, make: Callable[[Path], object]) -> Path:
             folder.mkdir()
             make(folder)
             finished.touch()
+        fcntl.flock(lock, fcntl.LOCK_UN)  # children that were forked meanwhile may keep the file open
     return folder

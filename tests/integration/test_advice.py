@@ -36,6 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "data": str(write_bad_table(folder)),
         "out": str(folder / "run"),
         "steps": 250,
+        "trial": False,
         "batch": 32,
         "net": {"dropout": 0},
         "schedule": "fixed",

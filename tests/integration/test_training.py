@@ -163,7 +163,7 @@ def test_an_unreadable_image_is_named_and_left_out(tmp_path: Path, run: Run, wri
 def test_it_stops_when_nothing_gets_better(photos: Path, tmp_path: Path, run: Run) -> None:
     out = tmp_path / "run"
     settings: dict[str, object] = {
-        "steps": 200,
+        "steps": 100,  # too few for a trial
         "optim": {"rate": 1e-9},
         "evaluation": {"every_epochs": 1.5, "patience": 2},
     }

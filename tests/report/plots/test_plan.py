@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from itertools import combinations, pairwise
@@ -97,9 +98,9 @@ PLANS = {
 }
 
 
-@pytest.fixture
-def draw(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Draw:
-    """Return a function that plots to `plan.png` and returns what was drawn when it was saved."""
+@contextmanager
+def drawing(file: Path) -> Iterator[Draw]:
+    """Give a function that plots to a file and returns what was drawn when it was saved."""
     drawn: dict[Text, None] = {}
     figures: list[Figure] = []
     draw_text = Text.draw
@@ -115,12 +116,20 @@ def draw(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Draw:
         save(figure, path)
 
     def plot(prediction: Prediction, title: str = "A plan") -> Drawn:
-        plot_plan(prediction, tmp_path / "plan.png", title=title)
+        plot_plan(prediction, file, title=title)
         return Drawn(figures[-1], tuple(text for text in drawn if text.get_visible() and text.get_text()))
 
-    monkeypatch.setattr(Text, "draw", note)
-    monkeypatch.setattr(plan_picture, "save", keep)
-    return plot
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Text, "draw", note)
+        patch.setattr(plan_picture, "save", keep)
+        yield plot
+
+
+@pytest.fixture
+def draw(tmp_path: Path) -> Iterator[Draw]:
+    """A function that plots to `plan.png`."""
+    with drawing(tmp_path / "plan.png") as plot:
+        yield plot
 
 
 def count_of(pixels: Any, colour: str) -> int:
@@ -130,19 +139,19 @@ def count_of(pixels: Any, colour: str) -> int:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_a_picture_of_any_plan(name: str, read_png: Any, tmp_path: Path) -> None:
-    with warnings.catch_warnings():
+    with drawing(tmp_path / "new" / "plan.png") as plot, warnings.catch_warnings():
         warnings.simplefilter("error")  # matplotlib warns where texts find no room
-        plot_plan(PLANS[name], tmp_path / "new" / "plan.png", title="A plan")
+        drawn = plot(PLANS[name])
     pixels = read_png(tmp_path / "new" / "plan.png")
     height, width = pixels.shape[:2]
     assert width == round(12.5 * DPI)
     assert 400 <= height <= 1500
     assert 0.5 < (pixels > 250).all(axis=2).mean() < 0.97  # neither a blot nor blank
+    require_readable(drawn)
 
 
-@pytest.mark.parametrize("name", PLANS)
-def test_no_text_is_cut_off_or_covers_another(name: str, draw: Draw) -> None:
-    drawn = draw(PLANS[name])
+def require_readable(drawn: Drawn) -> None:
+    """Require that no text is cut off or covers another."""
     figure = drawn.figure
     extents = {text: text.get_window_extent() for text in drawn.texts}
     assert len(extents) > 10

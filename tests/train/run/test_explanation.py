@@ -31,7 +31,8 @@ def _toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def config(tiny_set: Path, **settings: Any) -> RunConfig:
-    return run_config(NAME, {"data": str(tiny_set), "detector": {"tuned": True}, "steps": 400, **settings})
+    fixed = {"data": str(tiny_set), "detector": {"tuned": True}, "steps": 400, "trial": False}
+    return run_config(NAME, {**fixed, **settings})
 
 
 def explained(config: RunConfig, machine: str | None = None) -> tuple[tuple[Plan, ...], dict[str, Any], str]:

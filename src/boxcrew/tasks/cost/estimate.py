@@ -20,6 +20,7 @@ from boxcrew.core.workload import LinearBytes, PassCost, Peak, Workload
 from boxcrew.nets.layers import eval_mode
 from boxcrew.tasks.base import Task, freeze_other_phases
 from boxcrew.tasks.cost.flops import count_operations
+from boxcrew.tasks.cost.meta_results import meta_result
 
 SMALL_BATCH, LARGE_BATCH = 2, 4  # samples of the two traced steps; with 1, some operators differ
 VERSION = 3  # of the method: stored results of another version are not used
@@ -43,7 +44,7 @@ class CostTracker(OperatorMode):
         self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
+        result = meta_result(func, args, kwargs or {})
         self.operations += count_operations(func, args, result)
         written = tensors_in(result)
         if not func.is_view:
@@ -184,8 +185,12 @@ def _peak(small: Sequence[int], large: Sequence[int]) -> Peak:
 
 def _least_samples(bare: Task, make_batch: BatchFactory) -> int:
     """Return the fewest samples of a step: BatchNorm on 1 x 1 maps refuses a single one in training."""
+    batch = make_batch(1).to("meta")
     try:
-        _trace_step(bare, make_batch(1))
+        with _tracker(bare, batch):
+            for phase in bare.phases:
+                with freeze_other_phases(bare, phase):
+                    bare(batch, phase)
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise

@@ -33,6 +33,7 @@ def test_a_network_that_learns_noise_by_heart_is_told_of(tmp_path: Path, labels_
         "data": str(data),
         "out": str(tmp_path / "run"),
         "steps": 200,
+        "trial": False,
         "batch": 16,
         "net": {"name": "fc", "widths": [64], "dropout": 0.0},
         "optim": {"rate": 1e-2},
