@@ -13,9 +13,7 @@ from torch import Tensor
 from boxcrew.core.errors import ModelError
 from boxcrew.core.types import Batch
 from boxcrew.data.config import DataConfig
-from boxcrew.data.detection.source import open_source
 from boxcrew.data.loading.workers import Workers
-from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors import DetectorConfig, build_detector
 from boxcrew.detectors._paddle_picodet import picodet_from_paddle
 from boxcrew.detectors.picodet import NUM_BINS, PicoDet, PicoDetConfig
@@ -23,7 +21,7 @@ from boxcrew.detectors.ssdlite import SsdLiteConfig
 from boxcrew.detectors.yolo import YoloConfig
 from boxcrew.nets.packaged import COCO_CLASSES
 from boxcrew.nets.quality_losses import distribution_focal, varifocal
-from boxcrew.tasks.data import EvalOptions, LoaderOptions, OpenOptions
+from boxcrew.tasks.data import EvalOptions, OpenOptions
 from boxcrew.tasks.detection import DetectionConfig, DetectionData
 from boxcrew.testing.detectors import noise_batch
 from boxcrew.train.init import Pretrained

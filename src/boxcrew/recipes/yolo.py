@@ -1,0 +1,40 @@
+"""Recipes for YOLO."""
+
+from __future__ import annotations
+
+from boxcrew.data.transforms.pipeline import TransformsConfig
+from boxcrew.detectors.yolo import YoloConfig
+from boxcrew.recipes import RECIPES
+from boxcrew.tasks.detection import DetectionConfig
+from boxcrew.train.config import RunConfig
+from boxcrew.train.init import Pretrained
+from boxcrew.train.loop.optim import OptimConfig
+
+
+@RECIPES.register("yolo")
+def yolo() -> RunConfig:
+    """A present-day YOLO on EfficientNet-Lite0 with ImageNet weights, early layers frozen
+
+    boxcrew train yolo data=PATH
+    """
+    return RunConfig(
+        epochs=10,
+        batch=8,
+        init=Pretrained(weights="efficientnet_lite0"),
+        # The later stages of the backbone, and everything outside it.
+        trainable=("detector.backbone.body.blocks.[3456]*", "detector.[!b]*", "detector.b[!a]*"),
+        task=DetectionConfig(
+            detector=YoloConfig(size=256),
+            # A short run on few photos has no time to learn from strongly zoomed ones.
+            transforms=TransformsConfig(expand=1.0, crop=False, jitter=0.2, mosaic=0.3, mixup=0.3),
+        ),
+        optim=OptimConfig(
+            name="adamw",
+            rate=3e-3,
+            backbone_rate=0.2,
+            weight_decay=0.02,
+            clip=10.0,
+            ema=0.998,
+            reference_batch=8,
+        ),
+    )
