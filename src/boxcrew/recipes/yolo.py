@@ -1,9 +1,10 @@
-"""Recipes for YOLO."""
+"""Recipes for detectors of the YOLO family."""
 
 from __future__ import annotations
 
 from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors.yolo import YoloConfig
+from boxcrew.detectors.yolo1 import Yolo1Config
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.config import RunConfig
@@ -31,6 +32,34 @@ def yolo() -> RunConfig:
         optim=OptimConfig(
             name="adamw",
             rate=3e-3,
+            backbone_rate=0.2,
+            weight_decay=0.02,
+            clip=10.0,
+            ema=0.998,
+            reference_batch=8,
+        ),
+    )
+
+
+@RECIPES.register("yolo1")
+def yolo1() -> RunConfig:
+    """The first YOLO on EfficientNet-Lite0 with ImageNet weights, early layers frozen
+
+    boxcrew train yolo1 data=PATH
+    """
+    return RunConfig(
+        epochs=20,
+        batch=8,
+        init=Pretrained(weights="efficientnet_lite0"),
+        # The later stages of the backbone, and everything outside it.
+        trainable=("detector.backbone.body.blocks.[3456]*", "detector.[!b]*"),
+        task=DetectionConfig(
+            detector=Yolo1Config(),
+            transforms=TransformsConfig(expand=1.0, crop=False, jitter=0.2),
+        ),
+        optim=OptimConfig(
+            name="adamw",
+            rate=1e-3,
             backbone_rate=0.2,
             weight_decay=0.02,
             clip=10.0,
