@@ -19,10 +19,11 @@ from torch.nn import functional as F  # noqa: N812
 from boxcrew.core.input_size import InputSize
 from boxcrew.core.types import Batch, Losses, PaddedDetections
 from boxcrew.detectors._base import DETECTORS, DetectorConfig, DetectorNet, HeightWidth
+from boxcrew.detectors._points import best_candidates, point_targets
 from boxcrew.nets.backbones import Backbone
 from boxcrew.nets.layers import Normalize, TopDown, conv_norm
 from boxcrew.nets.network import ClassRows
-from boxcrew.nets.points import Points, assign_aligned, boxes_at, cell_centers, distances_to, paired_giou
+from boxcrew.nets.points import Points, boxes_at, cell_centers, distances_to, paired_giou
 
 CANDIDATES = 400  # boxes of an image that go into non-maximum suppression
 _PRIOR = 0.01  # score that every class begins with (RetinaNet, section 4.1)
@@ -85,41 +86,27 @@ class Yolo(DetectorNet):
         exact = torch.promote_types(scores.dtype, torch.float32)  # half precision is too coarse for sums
         scores, distances = scores.to(exact), distances.to(exact)
         points = Points(*(values.to(exact) for values in points))
-        objects, labels = batch.targets["boxes"].to(exact), batch.targets["labels"]
         boxes = boxes_at(points, distances)
-        assigned = assign_aligned(
-            points,
-            scores.detach().sigmoid(),
-            boxes.detach(),
-            objects=objects,
-            labels=labels,
-            num_points=self.config.num_points,
+        wanted = point_targets(
+            points, scores.sigmoid(), boxes, targets=batch.targets, num_points=self.config.num_points
         )
-        wanted_boxes = objects.gather(1, assigned.owner[..., None].expand(-1, -1, 4))
-        wanted_labels = labels.gather(1, assigned.owner).clamp(min=0)
-        quality = assigned.quality
-        wanted_scores = F.one_hot(wanted_labels, len(self.classes)) * quality[..., None]
-        class_loss = F.binary_cross_entropy_with_logits(scores, wanted_scores, reduction="sum")
-        iou_loss = ((1 - paired_giou(boxes, wanted_boxes)) * quality).sum()
-        distance = F.l1_loss(distances, distances_to(points, wanted_boxes), reduction="none").mean(dim=-1)
+        class_loss = F.binary_cross_entropy_with_logits(scores, wanted.scores, reduction="sum")
+        iou_loss = ((1 - paired_giou(boxes, wanted.boxes)) * wanted.quality).sum()
+        distance = F.l1_loss(distances, distances_to(points, wanted.boxes), reduction="none").mean(dim=-1)
         return Losses(
             terms={
                 "class": self.config.class_gain * class_loss,
                 "iou": self.config.iou_gain * iou_loss,
-                "distance": self.config.distance_gain * (distance * quality).sum(),
+                "distance": self.config.distance_gain * (distance * wanted.quality).sum(),
             },
-            weight=quality.sum(),
+            weight=wanted.quality.sum(),
         )
 
     def decode(self, raw: tuple[Tensor, ...], size: HeightWidth) -> PaddedDetections:
-        from torchvision.ops import clip_boxes_to_image
-
-        probabilities = raw[0].float().sigmoid()
-        num_classes = probabilities.shape[2]
-        best, index = probabilities.flatten(1).topk(min(CANDIDATES, probabilities[0].numel()), dim=1)
-        labels, point = index % num_classes, index // num_classes
-        boxes = clip_boxes_to_image(raw[1].float(), size).gather(1, point[..., None].expand(-1, -1, 4))
-        return self.suppress(boxes, best, labels)
+        boxes, scores, labels = best_candidates(
+            raw[0].float().sigmoid(), raw[1].float(), size, count=CANDIDATES
+        )
+        return self.suppress(boxes, scores, labels)
 
     def class_tensors(self) -> Mapping[str, ClassRows]:
         last = self.config.depth
