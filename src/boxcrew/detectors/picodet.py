@@ -141,7 +141,7 @@ class PicoDet(DetectorNet):
         points = cell_centers(maps, self.strides)
         return _Outputs(
             log_scores=(F.logsigmoid(classes.to(exact)) + F.logsigmoid(alignment.to(exact))) / 2,
-            bins=bins.to(exact).unflatten(2, (4, NUM_BINS)),
+            bins=bins.to(exact).reshape(*bins.shape[:2], 4, NUM_BINS),
             points=Points(*(values.to(exact) for values in points)),
         )
 
