@@ -33,6 +33,7 @@ CANDIDATES = 1000  # boxes of an image that go into non-maximum suppression
 NUM_BINS = 8  # distances 0, 1, …, 7 strides
 FINEST_STRIDE, NUM_MAPS = 8, 3  # of the backbone; the neck adds a map
 _PRIOR = 0.01  # score that every class begins with (RetinaNet, section 4.1)
+_SLOPE = -0.5  # of the bins at the start, so that boxes begin about 3 strides wide
 
 
 class PicoDetConfig(DetectorConfig):
@@ -140,7 +141,7 @@ class PicoDet(DetectorNet):
         points = cell_centers(maps, self.strides)
         return _Outputs(
             log_scores=(F.logsigmoid(classes.to(exact)) + F.logsigmoid(alignment.to(exact))) / 2,
-            bins=bins.to(exact).unflatten(2, (4, NUM_BINS)),
+            bins=bins.to(exact).reshape(*bins.shape[:2], 4, NUM_BINS),
             points=Points(*(values.to(exact) for values in points)),
         )
 
@@ -163,7 +164,10 @@ class _Head(nn.Module):
             nn.init.normal_(layer.weight, std=0.01)
             nn.init.zeros_(layer.bias)
         assert self.classes.bias is not None
+        assert self.distances.bias is not None
         nn.init.constant_(self.classes.bias, -math.log(1 / _PRIOR - 1))
+        with torch.no_grad():
+            self.distances.bias += _SLOPE * torch.arange(NUM_BINS).repeat(4)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return scores before the sigmoid of the classes (B, HW, C) and of the alignment of class and box
