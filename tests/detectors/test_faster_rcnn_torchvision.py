@@ -19,8 +19,8 @@ from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
 from torchvision.models.detection.image_list import ImageList
 
 from boxcrew.core.errors import ModelError
-from boxcrew.detectors._torchvision_faster_rcnn import SETTINGS, torchvision_name
 from boxcrew.detectors._faster_rcnn_config import FasterRcnnConfig
+from boxcrew.detectors._torchvision_faster_rcnn import SETTINGS, torchvision_name
 from boxcrew.detectors.faster_rcnn import FasterRcnn
 from boxcrew.nets.anchors import to_xyxy
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from boxcrew.detectors import build_detector
-from boxcrew.detectors._multibox import MultiBoxNet
 from boxcrew.detectors._faster_rcnn_config import FasterRcnnConfig
+from boxcrew.detectors._multibox import MultiBoxNet
 from boxcrew.detectors.faster_rcnn import FasterRcnn
 from boxcrew.detectors.ssdlite import SsdLiteConfig
 from boxcrew.recipes import DEFAULT, RECIPES, describe
