@@ -11,6 +11,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.data.detection.source import open_source
 from boxcrew.data.loading.collate import collate
 from boxcrew.data.loading.detection_samples import DetectionSamples
+from boxcrew.data.loading.workers import Workers
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline
 from boxcrew.detectors._faster_rcnn_config import FasterRcnnConfig
 from boxcrew.detectors.faster_rcnn import FasterRcnn
@@ -117,6 +118,6 @@ def test_sixteen_images_are_learned_by_heart() -> None:
         optimizer.zero_grad()
         (losses.total() / losses.weight).backward()
         optimizer.step()
-    evaluator = DetectionEvaluator(source=source, images=source, records=records, batch=16)
+    evaluator = DetectionEvaluator(source=source, images=source, records=records, batch=16, workers=Workers())
     predictor = Predictor(detector=detector.eval(), pipeline=pipeline, move=lambda inputs: inputs)
     assert evaluator(predictor).numbers["AP50"] > 0.95

@@ -39,6 +39,7 @@ class Backbone(nn.Module):
             )
         levels = levels[:num_maps]
         self.body = timm.create_model(name, features_only=True, pretrained=False, out_indices=levels)
+        _drop_later_blocks(self.body)
         self.name = name
         self.strides: list[int] = self.body.feature_info.reduction()
         self.channels: list[int] = self.body.feature_info.channels()
@@ -56,3 +57,11 @@ class Backbone(nn.Module):
 
         settings = timm.get_pretrained_cfg(self.name)
         return (settings.mean, settings.std) if settings else (IMAGENET_MEAN, IMAGENET_STD)
+
+
+def _drop_later_blocks(body: nn.Module) -> None:
+    """Delete the blocks after the last map that is returned: some of timm's networks keep and compute them."""
+    last = body.feature_info.module_name()[-1].split(".")  # type: ignore[operator, union-attr]
+    blocks = getattr(body, "blocks", None)
+    if last[0] == "blocks" and isinstance(blocks, nn.Sequential):
+        del blocks[int(last[1]) + 1 :]

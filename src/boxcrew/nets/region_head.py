@@ -63,7 +63,7 @@ class RegionSample:
 
 @dataclass(frozen=True, kw_only=True)
 class RegionChoice:
-    """Which regions learn an object, and how many are learned from."""
+    """The number of regions to learn from, and the overlap from which one learns an object."""
 
     count: int  # of an image
     positive_share: float  # of them, at most
