@@ -67,7 +67,7 @@ def test_for_a_machine_that_is_not_here(plan: Call) -> None:
 
 @pytest.mark.parametrize("recipe", ["fc", "cnn", "rnn", "gan"])
 def test_for_networks_that_are_no_detectors(boxcrew: Call, recipe: str, tmp_path: Path) -> None:
-    data = (f"data={make_folder(tmp_path / 'pictures')}", "size=28")
+    data: tuple[str, ...] = (f"data={make_folder(tmp_path / 'pictures')}", "size=28")
     if recipe == "rnn":  # what a step of longer texts costs takes long to work out
         data = ("task.length=16",)
     words = ("plan", recipe, *data, "trial=false", "--json")

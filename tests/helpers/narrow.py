@@ -67,5 +67,6 @@ def narrow_if_large(config: DetectorConfig) -> Iterator[None]:
 
 def narrowed(config: RunConfig) -> AbstractContextManager[None]:
     """Build detectors of large inputs with few channels, in this context."""
-    is_detection = isinstance(config.task, DetectionConfig)
-    return narrow_if_large(config.task.detector) if is_detection else nullcontext()
+    if isinstance(config.task, DetectionConfig):
+        return narrow_if_large(config.task.detector)
+    return nullcontext()

@@ -44,7 +44,7 @@ def layouts(result: Any) -> list[Any]:
 @pytest.mark.parametrize("affine", [True, False])
 def test_shapes_strides_and_types(training: bool, layout: torch.memory_format, affine: bool) -> None:
     layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8, affine=affine), nn.ReLU6(inplace=True))
-    bare = layers.train(training).to("meta", memory_format=layout)
+    bare = layers.train(training).to("meta").to(memory_format=layout)
     inputs = torch.empty(2, 3, 9, 7, device="meta").to(memory_format=layout)
     with Compared() as compared:
         bare(inputs).sum().backward()

@@ -25,9 +25,10 @@ from boxcrew.train.run.data import load_task_data
 from tests.helpers import learning
 from tests.helpers.made_examples import make_folder
 from tests.helpers.plans import plan_of
+from tests.helpers.tiny import BACKBONE
 
 GIB = 1 << 30
-NETWORK = {"name": "ssdlite", "backbone": "mobilenetv3_small_050", "size": learning.SIZE}
+NETWORK = {"name": "ssdlite", "backbone": BACKBONE, "size": learning.SIZE}
 
 
 def config(**settings: Any) -> RunConfig:
