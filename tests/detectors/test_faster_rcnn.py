@@ -9,8 +9,7 @@ import torch
 
 from boxcrew.core.errors import UsageError
 from boxcrew.data.detection.source import open_source
-from boxcrew.data.loading.collate import collate
-from boxcrew.data.loading.detection_samples import DetectionSamples
+from boxcrew.data.loading.detection_samples import DetectionSamples, eval_image_batches
 from boxcrew.data.loading.workers import Workers
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline
 from boxcrew.detectors._faster_rcnn_config import FasterRcnnConfig
@@ -104,8 +103,7 @@ def test_sixteen_images_are_learned_by_heart() -> None:
     source = open_source("shelf")
     records = source.split("train")[:16]
     pipeline = eval_pipeline(TransformsConfig(), config.size)
-    samples = DetectionSamples(source, records, pipeline)
-    batch = collate([samples._sample(pipeline, record, None)[0] for record in records])
+    (batch,) = eval_image_batches(DetectionSamples(source, records, pipeline), batch=16)
     boxes = batch.targets["boxes"][batch.targets["labels"] >= 0] / 128
     torch.manual_seed(0)
     detector = FasterRcnn(config.adapted(boxes)[0], source.classes).train()
@@ -116,7 +114,7 @@ def test_sixteen_images_are_learned_by_heart() -> None:
             group["lr"] = 3e-3 * min(1, (step + 1) / 5, 2 * (1 - step / steps))
         losses = detector.losses(batch)
         optimizer.zero_grad()
-        (losses.total() / losses.weight).backward()
+        torch.autograd.backward(losses.total() / losses.weight)
         optimizer.step()
     evaluator = DetectionEvaluator(source=source, images=source, records=records, batch=16, workers=Workers())
     predictor = Predictor(detector=detector.eval(), pipeline=pipeline, move=lambda inputs: inputs)

@@ -84,7 +84,7 @@ class _Boxes(NamedTuple):
 
 
 class _Learned(NamedTuple):
-    """What S² cells of N images learn."""
+    """The objects that S² cells of N images learn."""
 
     has_object: Tensor  # (N, S²)
     corners: Tensor  # (N, S², 1, 4) xyxy of the object, as fractions of the input; any where there is none
@@ -137,7 +137,7 @@ class Yolo1(DetectorNet):
         cells, grid = self._cells(found.offsets), self.config.grid
         iou, responsible = _responsible(found.corners(cells, grid).detach(), learned.corners)
         responsible = responsible & learned.has_object[..., None]
-        low, high = learned.corners.split(2, dim=-1)
+        low, high = learned.corners[..., :2], learned.corners[..., 2:]
         offsets, roots = (low + high) / 2 * grid - cells[:, None], (high - low).clamp(min=0).sqrt()
         wanted_classes = F.one_hot(learned.labels, len(self.classes)).to(exact)
         class_errors = (found.classes - wanted_classes).square().sum(dim=-1)
@@ -192,15 +192,17 @@ class Yolo1(DetectorNet):
         features = self.neck(self.backbone(self.normalize(images))[-1])
         num_cells = self.config.grid**2
         if self.config.head == "conv":
-            return self.output(self.hidden(features)).flatten(2).transpose(1, 2)
+            numbers: Tensor = self.output(self.hidden(features))
+            return numbers.flatten(2).transpose(1, 2)
         hidden = self.hidden(features.flatten(1))
         if draws is not None:
             hidden = _dropped(hidden, draws, p=self.config.dropout)
-        return self.output(hidden).unflatten(1, (num_cells, -1))
+        output: Tensor = self.output(hidden)
+        return output.reshape(len(images), num_cells, -1)
 
     def _split(self, numbers: Tensor) -> _Boxes:
         count = self.config.boxes
-        boxes = numbers[..., : _NUMBERS * count].unflatten(-1, (count, _NUMBERS))
+        boxes = numbers[..., : _NUMBERS * count].reshape(*numbers.shape[:2], count, _NUMBERS)
         return _Boxes(boxes[..., :2], boxes[..., 2:4], boxes[..., 4], numbers[..., _NUMBERS * count :])
 
     def _cells(self, like: Tensor) -> Tensor:
@@ -267,7 +269,7 @@ def _responsible(boxes: Tensor, objects: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _center_size(corners: Tensor) -> Tensor:
-    low, high = corners.split(2, dim=-1)
+    low, high = corners[..., :2], corners[..., 2:]
     return torch.cat(((low + high) / 2, high - low), dim=-1)
 
 

@@ -60,7 +60,7 @@ class Backbone(nn.Module):
 
 
 def _drop_later_blocks(body: nn.Module) -> None:
-    """Delete the blocks after the last map that is returned: some of timm's networks keep and compute them."""
+    """Delete the blocks after the last map that is returned: some timm networks keep and compute them."""
     last = body.feature_info.module_name()[-1].split(".")  # type: ignore[operator, union-attr]
     blocks = getattr(body, "blocks", None)
     if last[0] == "blocks" and isinstance(blocks, nn.Sequential):
