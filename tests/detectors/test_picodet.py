@@ -6,16 +6,12 @@ import importlib.util
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from boxcrew.core.errors import ModelError
 from boxcrew.core.types import Batch
 from boxcrew.data.config import DataConfig
-from boxcrew.data.detection.source import open_source
-from boxcrew.data.loading.workers import Workers
-from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors import DetectorConfig, build_detector
 from boxcrew.detectors._paddle_picodet import picodet_from_paddle
 from boxcrew.detectors.picodet import PicoDet, PicoDetConfig
@@ -23,16 +19,14 @@ from boxcrew.detectors.ssdlite import SsdLiteConfig
 from boxcrew.detectors.yolo import YoloConfig
 from boxcrew.nets.packaged import COCO_CLASSES
 from boxcrew.nets.quality_losses import varifocal
-from boxcrew.tasks.data import EvalOptions, LoaderOptions, OpenOptions
+from boxcrew.tasks.data import OpenOptions
 from boxcrew.tasks.detection import DetectionConfig, DetectionData
 from boxcrew.testing.detectors import noise_batch
 from boxcrew.train.init import Pretrained
+from tests.helpers.by_heart import OPTIONS, ap50_by_heart
 
 COCO = Pretrained(weights="picodet_coco")
 TINY = PicoDetConfig(size=96, backbone="lcnet_035", neck=32)
-STILL = TransformsConfig(expand=1.0, crop=False, flip=0.0, colour=0.0)
-OPTIONS = EvalOptions(batch=8, workers=Workers())
-NUM_STEPS = 64
 
 needs_weights = pytest.mark.skipif(
     importlib.util.find_spec("paddlelabel_ml") is None,
@@ -147,25 +141,5 @@ def test_points_that_learn_nothing_learn_no_box() -> None:
     torch.testing.assert_close(losses.terms["class"], by_hand)
 
 
-def test_few_images_are_learned_from_scratch() -> None:
-    """Their objects are at least a stride wide: smaller ones need more steps."""
-    config = DetectionConfig(detector=TINY, transforms=STILL)
-    shelf = DetectionData.of(config, open_source("shelf"))
-    few = [
-        record for record in shelf.train if np.diff(record.target.boxes.reshape(-1, 2, 2), axis=1).min() > 35
-    ]
-    shelf = replace(shelf, train=tuple(few[:16]), val=tuple(few[:16]))
-    torch.manual_seed(0)
-    task = shelf.task()
-    batch = next(iter(shelf.loader(LoaderOptions(batch=16, seed=0)).batches(num_steps=1)))
-    optimizer = torch.optim.AdamW(task.parameters(), lr=1e-2)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=NUM_STEPS)
-    for _ in range(NUM_STEPS):
-        losses = task(batch)
-        optimizer.zero_grad()
-        (losses.total() / losses.weight).backward()
-        torch.nn.utils.clip_grad_norm_(task.parameters(), 10)
-        optimizer.step()
-        schedule.step()
-    numbers = shelf.evaluate(task.eval(), lambda inputs: inputs, OPTIONS).numbers
-    assert numbers["AP50"] > 0.95
+def test_sixteen_images_are_learned_by_heart() -> None:
+    assert ap50_by_heart(TINY, steps=64) > 0.95
