@@ -111,7 +111,9 @@ def read_weights(path: Path) -> Weights:
         return Weights(state=paddle_file.read_paddle(path), source=str(path))
     with path.open("rb") as file:
         if not file.read(4).startswith(_TORCH_FILES):
-            raise ModelError(f"{path}: not a weight file", advice="give a .safetensors, .pth or .pt file")
+            raise ModelError(
+                f"{path}: not a weight file", advice="give a .safetensors, .pth, .pt or .pdiparams file"
+            )
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except _UNREADABLE as error:
@@ -164,7 +166,8 @@ def require_timm_name(name: str) -> None:
     if ":" not in name and not timm.is_model(name.partition(".")[0]):
         raise ModelError(
             f"init.weights={name}: neither a weight file nor a network that timm has",
-            advice="give a .safetensors or .pth file, or a name such as mobilenetv3_large_100",
+            advice="give a .safetensors or .pth file, or a name such as mobilenetv3_large_100, "
+            "efficientnet_lite0 or picodet_coco",
         )
 
 
