@@ -142,4 +142,4 @@ def test_points_that_learn_nothing_learn_no_box() -> None:
 
 
 def test_sixteen_images_are_learned_by_heart() -> None:
-    assert ap50_by_heart(TINY, steps=64) > 0.95
+    assert ap50_by_heart(TINY, steps=110) > 0.95

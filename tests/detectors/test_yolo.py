@@ -9,7 +9,7 @@ from boxcrew.detectors.yolo import Yolo, YoloConfig
 from boxcrew.testing.detectors import CLASSES, noise_batch
 from tests.helpers.by_heart import ap50_by_heart
 
-TINY = YoloConfig(size=96, backbone="lcnet_035", neck=32)
+TINY = YoloConfig(size=96, backbone="lcnet_035", neck=64)
 
 
 def tiny() -> Yolo:
@@ -38,4 +38,4 @@ def test_images_without_objects_are_negatives() -> None:
 
 
 def test_sixteen_images_are_learned_by_heart() -> None:
-    assert ap50_by_heart(TINY, steps=80) > 0.95
+    assert ap50_by_heart(TINY, steps=75) > 0.95

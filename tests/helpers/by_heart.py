@@ -16,6 +16,7 @@ from boxcrew.tasks.detection import DetectionConfig, DetectionData
 
 STILL = TransformsConfig(expand=1.0, crop=False, flip=0.0, colour=0.0)
 OPTIONS = EvalOptions(batch=8, workers=Workers())
+SETTLING = 40  # steps without learning, in which the averages of BatchNorms come close to the last weights
 MIN_SIDE = 35  # pixels of the original: smaller objects need more steps
 
 
@@ -41,4 +42,7 @@ def ap50_by_heart(detector: DetectorConfig, *, steps: int, rate: float = 1e-2) -
         torch.nn.utils.clip_grad_norm_(task.parameters(), 10)
         optimizer.step()
         schedule.step()
+    with torch.no_grad():
+        for _ in range(SETTLING):
+            task(batch)
     return shelf.evaluate(task.eval(), lambda inputs: inputs, OPTIONS).numbers["AP50"]

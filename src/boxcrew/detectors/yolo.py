@@ -44,7 +44,7 @@ class YoloConfig(DetectorConfig):
     """Maps with a head, at most."""
     neck: int = Field(default=160, ge=16, le=512, multiple_of=16)
     """Channels of the top-down path between the maps, and of the branches."""
-    depth: int = Field(default=1, ge=0, le=4)
+    depth: int = Field(default=1, ge=1, le=4)
     """Separable 3 x 3 layers of each branch."""
     num_points: int = Field(default=10, ge=1)
     """Points that learn an object, at most."""

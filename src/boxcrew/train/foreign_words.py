@@ -60,7 +60,7 @@ _SAME_SPELLINGS = {
     "transforms.colour=": "hsv_h hsv_s hsv_v hsv color_jitter brightness contrast saturation",
     "transforms.jitter= and transforms.expand=": "scale translate zoom",
     "transforms.mosaic=, a probability": "mosaic mosaic_prob mosaic_p",
-    "transforms.mixup=, a probability": "mixup mixup_prob mixup_p mix_up",
+    "transforms.mixup=, a probability": "mixup_prob mixup_p mix_up",
     "transforms.mix_until=, a fraction of the run": "close_mosaic no_aug_epochs",
 }
 _ABSENT_SPELLINGS = {
