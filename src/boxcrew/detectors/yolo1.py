@@ -84,7 +84,7 @@ class _Boxes(NamedTuple):
 
 
 class _Learned(NamedTuple):
-    """What S² cells of N images learn."""
+    """The objects that S² cells of N images learn."""
 
     has_object: Tensor  # (N, S²)
     corners: Tensor  # (N, S², 1, 4) xyxy of the object, as fractions of the input; any where there is none
