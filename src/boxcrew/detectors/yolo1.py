@@ -137,7 +137,7 @@ class Yolo1(DetectorNet):
         cells, grid = self._cells(found.offsets), self.config.grid
         iou, responsible = _responsible(found.corners(cells, grid).detach(), learned.corners)
         responsible = responsible & learned.has_object[..., None]
-        low, high = learned.corners[..., :2], learned.corners[..., 2:]
+        low, high = learned.corners.chunk(2, dim=-1)
         offsets, roots = (low + high) / 2 * grid - cells[:, None], (high - low).clamp(min=0).sqrt()
         wanted_classes = F.one_hot(learned.labels, len(self.classes)).to(exact)
         class_errors = (found.classes - wanted_classes).square().sum(dim=-1)
@@ -190,15 +190,13 @@ class Yolo1(DetectorNet):
     def _numbers(self, images: Tensor, draws: Tensor | None) -> Tensor:
         """Return the outputs of all cells (N, S², 5 B + C); with `draws` (N,), units are dropped."""
         features = self.neck(self.backbone(self.normalize(images))[-1])
-        num_cells = self.config.grid**2
+        num_numbers = _NUMBERS * self.config.boxes + len(self.classes)
         if self.config.head == "conv":
-            numbers: Tensor = self.output(self.hidden(features))
-            return numbers.flatten(2).transpose(1, 2)
-        hidden = self.hidden(features.flatten(1))
-        if draws is not None:
-            hidden = _dropped(hidden, draws, p=self.config.dropout)
-        output: Tensor = self.output(hidden)
-        return output.reshape(len(images), num_cells, -1)
+            rows: Tensor = self.output(self.hidden(features)).permute(0, 2, 3, 1)
+        else:
+            hidden = self.hidden(features.flatten(1))
+            rows = self.output(hidden if draws is None else _dropped(hidden, draws, p=self.config.dropout))
+        return rows.reshape(len(images), self.config.grid**2, num_numbers)
 
     def _split(self, numbers: Tensor) -> _Boxes:
         count = self.config.boxes
@@ -269,7 +267,7 @@ def _responsible(boxes: Tensor, objects: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _center_size(corners: Tensor) -> Tensor:
-    low, high = corners[..., :2], corners[..., 2:]
+    low, high = corners.chunk(2, dim=-1)
     return torch.cat(((low + high) / 2, high - low), dim=-1)
 
 
