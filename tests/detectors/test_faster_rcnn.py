@@ -8,14 +8,8 @@ import pytest
 import torch
 
 from boxcrew.core.errors import UsageError
-from boxcrew.data.detection.source import open_source
-from boxcrew.data.loading.detection_samples import DetectionSamples, eval_image_batches
-from boxcrew.data.loading.workers import Workers
-from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline
 from boxcrew.detectors._faster_rcnn_config import FasterRcnnConfig
 from boxcrew.detectors.faster_rcnn import FasterRcnn
-from boxcrew.evaluate.detection.evaluator import DetectionEvaluator
-from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.testing.detectors import CLASSES, check_any_split, noise_batch
 from tests.helpers.tiny import BACKBONE
 
@@ -94,28 +88,3 @@ def test_anchors_are_adapted_to_boxes() -> None:
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         tiny(**settings)
-
-
-def test_sixteen_images_are_learned_by_heart() -> None:
-    config = FasterRcnnConfig.of(
-        {"backbone": "test_resnet", "size": 128, "neck": 64, "head_width": 128, "score_threshold": 0.05}
-    )
-    source = open_source("shelf")
-    records = source.split("train")[:16]
-    pipeline = eval_pipeline(TransformsConfig(), config.size)
-    (batch,) = eval_image_batches(DetectionSamples(source, records, pipeline), batch=16)
-    boxes = batch.targets["boxes"][batch.targets["labels"] >= 0] / 128
-    torch.manual_seed(0)
-    detector = FasterRcnn(config.adapted(boxes)[0], source.classes).train()
-    optimizer = torch.optim.AdamW(detector.parameters(), lr=3e-3)
-    steps = 60
-    for step in range(steps):
-        for group in optimizer.param_groups:
-            group["lr"] = 3e-3 * min(1, (step + 1) / 5, 2 * (1 - step / steps))
-        losses = detector.losses(batch)
-        optimizer.zero_grad()
-        torch.autograd.backward(losses.total() / losses.weight)
-        optimizer.step()
-    evaluator = DetectionEvaluator(source=source, images=source, records=records, batch=16, workers=Workers())
-    predictor = Predictor(detector=detector.eval(), pipeline=pipeline, move=lambda inputs: inputs)
-    assert evaluator(predictor).numbers["AP50"] > 0.95
