@@ -75,9 +75,8 @@ def test_a_task_with_phases_is_tried_too(tmp_path: Path) -> None:
     config = RECIPES.get("gan")().changed({**settings, "task": {"width": 4, "critic_steps": 2}})
     task_data = load_task_data(config, workers=1, screen=Screen())
     batch = next(task_data.loader(LoaderOptions(batch=4, seed=0)).batches())
-    result = run_trial(
-        TrialJob(config=config, facts=task_data.facts, batch=batch, settings=(setting(),), memory=8 * GIB)
-    )
+    job = TrialJob(config=config, facts=task_data.facts, batch=batch, settings=(setting(),), memory=8 * GIB)
+    result = run_trial(job, seconds=60.0)
     assert not result.failures
     assert result.timings[0].samples == 1
 
