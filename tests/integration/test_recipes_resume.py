@@ -37,6 +37,7 @@ SIZE = 64
 
 VARIANTS: dict[str, tuple[str, Tree]] = {
     **{name: (name, {}) for name in RECIPES.names()},
+    "starter": ("starter", {"transforms": {"mosaic": 0.5, "mixup": 0.5, "mix_until": 0.6}}),
     "a language model": ("rnn", {"data": "shop_talk", "task": {"length": 16}}),
     "a WGAN-GP": (
         "gan",
