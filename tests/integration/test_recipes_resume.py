@@ -50,7 +50,7 @@ VARIANTS: dict[str, tuple[str, Tree]] = {
 """Recipes as they are, and settings that take them another way."""
 
 KILLED_IN_A_STEP = """
-import os, signal
+import os, signal, time
 from pathlib import Path
 from boxcrew.core.config import read_yaml
 from boxcrew.train.config import RunConfig
@@ -63,6 +63,9 @@ original = Trainer._update
 
 def update(self, loss, phase):
     if self.step == given["step"]:
+        # Checkpoints are written while the next steps run: without one there is nothing to resume from.
+        while not any(int(file.parent.name) for file in Path(config.out).glob("checkpoints/[0-9]*/COMMIT")):
+            time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
     return original(self, loss, phase)
 
