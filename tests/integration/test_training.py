@@ -223,7 +223,7 @@ def test_a_run_that_is_worth_it_tries_steps_first_and_is_the_same_for_it(
     run(photos, tmp_path / "plain", steps=3)
     monkeypatch.setattr(probe, "WORTH_STEPS", 2)
     monkeypatch.setattr(search, "MIN_SPEEDUP", 1e9)
-    monkeypatch.setitem(probe.run_trial.__kwdefaults__, "seconds", 60.0)  # also on a busy machine
+    monkeypatch.setattr(probe.run_trial, "__kwdefaults__", {"seconds": 60.0})  # also on a busy machine
     run(photos, tmp_path / "tried", steps=3)
     begun = Plan.read(tmp_path / "tried" / "plan.json", setting="plan")
     assert any("measured 4-sample steps: channels_last on 1 thread" in reason for reason in begun.reasons)
