@@ -188,12 +188,12 @@ def _by_hand(setup: Setup) -> Callable[[], None]:
     from boxcrew.api import run_config
     from boxcrew.detectors import build_detector
     from boxcrew.tasks.detection import DetectionTask, require_detection
-    from boxcrew.train.loop.optim import build_optimizer
+    from boxcrew.train.loop.optim import optimizer_of
 
     config = run_config(setup.recipe, {"batch": setup.batch})
     detector = build_detector(require_detection(config.task).detector, CLASSES)
     task = DetectionTask(detector).to(memory_format=torch.channels_last).train()
-    optimizer = build_optimizer(task, config.optim, backbone_prefix=f"detector.{detector.backbone_prefix()}")
+    optimizer = optimizer_of(task, config.optim)
     batch = _batch(setup)
     assert config.optim.clip is not None
     clip = config.optim.clip
@@ -217,7 +217,7 @@ def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     from boxcrew.detectors import build_detector
     from boxcrew.hardware.probe import probe_machine
     from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
-    from boxcrew.train.loop.optim import build_optimizer
+    from boxcrew.train.loop.optim import optimizer_of
     from boxcrew.train.planning.from_settings import choose_plan
     from boxcrew.train.planning.workload import estimate_workload
 
@@ -236,7 +236,7 @@ def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     deployment = deploy(choose_plan(config, probe_machine(), workload, num_samples=1), group=group)
     deployment.__enter__()  # for the life of this process
     deployment.setup_module(task)
-    optimizer = build_optimizer(task, config.optim, backbone_prefix=f"detector.{detector.backbone_prefix()}")
+    optimizer = optimizer_of(task, config.optim)
     batch = _batch(setup)
 
     def step() -> None:

@@ -86,7 +86,7 @@ def measure_ours(setup: Setup) -> dict[str, float]:
     from boxcrew.detectors import build_detector
     from boxcrew.hardware.probe import probe_machine
     from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
-    from boxcrew.train.loop.optim import build_optimizer
+    from boxcrew.train.loop.optim import optimizer_of
     from boxcrew.train.planning.from_settings import choose_plan
     from boxcrew.train.planning.workload import estimate_workload
 
@@ -97,8 +97,7 @@ def measure_ours(setup: Setup) -> dict[str, float]:
     torch.manual_seed(0)
     detector = build_detector(require_detection(config.task).detector, CLASSES)
     task = DetectionTask(detector)
-    prefix = f"detector.{detector.backbone_prefix()}"
-    optimizer = build_optimizer(task, config.optim, backbone_prefix=prefix)
+    optimizer = optimizer_of(task, config.optim)
     examples = partial(largest_batch, canvas=detector.config.size.canvas(()), num_objects=10)
     workload = estimate_workload(config, task, examples)
     with deploy(choose_plan(config, probe_machine(), workload, num_samples=1)) as deployment:

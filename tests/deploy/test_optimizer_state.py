@@ -31,7 +31,7 @@ def steps(net: nn.Module, optimizer: torch.optim.Optimizer, count: int, seed: in
 
 def optimizer_of(net: nn.Module, name: str, **settings: object) -> torch.optim.Optimizer:
     config = OptimConfig.of({"name": name, "rate": 0.01, **settings})
-    return build_optimizer(net, config, backbone_prefix="0.")
+    return build_optimizer(net, config, backbones=("0.",))
 
 
 @pytest.mark.parametrize("name", get_args(OptimizerName))

@@ -17,9 +17,11 @@ from boxcrew.detectors import DETECTORS, DetectorConfig, DetectorNet
 from boxcrew.nets.layers import L2Norm
 from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.config import RunConfig
+from boxcrew.train.init import Scratch
 
 UNIT, DIVISOR = 64, 16
 LARGE = 128  # px: inputs from here on take seconds in a network of usual width
+WIDE = {"resnet50"}  # backbones whose checkpoints have hundreds of megabytes
 KINDS: dict[type[nn.Module], int] = {nn.Conv2d: 2, nn.Linear: 2, nn.BatchNorm2d: 1, L2Norm: 1}
 """Layers, with how many of their first arguments are widths."""
 
@@ -51,9 +53,12 @@ def _narrow_layers() -> Iterator[None]:
 @contextmanager
 def narrow_if_large(config: DetectorConfig) -> Iterator[None]:
     """Build detectors of this name with few channels, in this context, if their inputs are large."""
-    if config.size.sides[0] < LARGE:
+    with _narrow_detector(config) if config.size.sides[0] >= LARGE else nullcontext():
         yield
-        return
+
+
+@contextmanager
+def _narrow_detector(config: DetectorConfig) -> Iterator[None]:
     detector_class = DETECTORS.get(config.name)
     original = detector_class.__init__
 
@@ -66,7 +71,12 @@ def narrow_if_large(config: DetectorConfig) -> Iterator[None]:
 
 
 def narrowed(config: RunConfig) -> AbstractContextManager[None]:
-    """Build detectors of large inputs with few channels, in this context."""
-    if isinstance(config.task, DetectionConfig):
-        return narrow_if_large(config.task.detector)
-    return nullcontext()
+    """Build detectors of large inputs with few channels, in this context, and those of wide backbones that no
+    weights are loaded into.
+    """
+    if not isinstance(config.task, DetectionConfig):
+        return nullcontext()
+    detector = config.task.detector
+    if getattr(detector, "backbone", None) in WIDE and isinstance(config.init, Scratch):
+        return _narrow_detector(detector)
+    return narrow_if_large(detector)

@@ -6,10 +6,12 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from boxcrew.core.config import merge
+from boxcrew.data.detection.formats.shelf import ShelfSource
 from boxcrew.data.detection.source import Record, Source, open_source
 from boxcrew.data.detection.writers import write_source
 from boxcrew.train.config import RunConfig
@@ -22,10 +24,12 @@ from tests.helpers.once import MakeOnce
 from tests.helpers.tiny import BACKBONE
 
 Choose = Callable[[Source], dict[str, tuple[Record, ...]]]
+FIRST = {"train": 48, "val": 16, "test": 2}  # records of the embedded set to choose from
 
 
 def _write_some(folder: Path, choose: Choose) -> Path:
-    source = open_source("shelf")
+    with mock.patch.object(ShelfSource, "num_images", FIRST):
+        source = open_source("shelf")
     source.splits = choose(source)
     write_source(source, folder, format="voc")
     return folder

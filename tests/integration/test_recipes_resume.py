@@ -3,8 +3,9 @@ that never stopped.
 
 What a recipe is stays: detector, optimizer, schedule, transforms, what is frozen, threads. Smaller are the
 set (three photos to train on, one to validate), the batch and the run (3 steps of 2), and the input of
-detectors that take any size (64 px); those of a fixed size have fewer channels, and do 2 steps of 1. There is
-one evaluation, at the end. A recipe whose weights do not come with the installation starts from scratch.
+detectors that take any size (64 px); those of a fixed size have fewer channels, and do 2 steps of 1. So has a
+ResNet-50 from scratch. There is one evaluation, at the end. A recipe whose weights do not come with the
+installation starts from scratch.
 """
 
 from __future__ import annotations

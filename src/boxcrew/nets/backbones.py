@@ -19,7 +19,7 @@ class Backbone(nn.Module):
     """
 
     def __init__(self, name: str, *, finest_stride: int, num_maps: int | None = None) -> None:
-        import timm
+        from boxcrew.nets.timm_networks import timm
 
         super().__init__()
         if not timm.is_model(name):
@@ -53,7 +53,7 @@ class Backbone(nn.Module):
 
     def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return mean and deviation of the 0..1 pixels that timm's weights for this network expect."""
-        import timm
+        from boxcrew.nets.timm_networks import timm
 
         settings = timm.get_pretrained_cfg(self.name)
         return (settings.mean, settings.std) if settings else (IMAGENET_MEAN, IMAGENET_STD)

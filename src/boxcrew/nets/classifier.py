@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import timm
 import torch
 from torch import Tensor, nn
 
@@ -13,6 +12,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.nets.layers import Normalize
 from boxcrew.nets.network import ClassRows, Network
+from boxcrew.nets.timm_networks import timm
 
 
 class ClassifierNet(Network):

@@ -26,6 +26,14 @@ class ClassRows:
         return self.blocks * (self.shared + num_classes) * self.each
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClassBackbone:
+    """A second feature extractor of a network, which helps to tell classes apart."""
+
+    prefix: str  # of its state names
+    normalize: Normalize  # the layer that normalizes pixels for it
+
+
 class Network(nn.Module, ABC):
     """A network with the names of its classes and the `encoding` of its tokens, if it has any.
     `encoding` is described in `data/examples/alphabet.py`.
@@ -54,6 +62,10 @@ class Network(nn.Module, ABC):
 
     def backbone_prefix(self) -> str | None:
         """Return the prefix of state names of the feature extractor, for pretrained weights; None if none."""
+        return None
+
+    def class_backbone(self) -> ClassBackbone | None:
+        """Return the second feature extractor, for pretrained weights of its own; None if there is none."""
         return None
 
     def normalization(self) -> Normalize | None:

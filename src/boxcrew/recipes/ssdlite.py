@@ -12,11 +12,11 @@ from boxcrew.train.loop.optim import OptimConfig
 from boxcrew.train.loop.schedule import ScheduleConfig
 
 
-@RECIPES.register("starter")
-def starter() -> RunConfig:
-    """The CPU-friendly default: SSDLite on EfficientNet-Lite0 with ImageNet weights, early layers frozen
+@RECIPES.register("ssdlite")
+def ssdlite() -> RunConfig:
+    """SSDLite for CPUs: EfficientNet-Lite0 with ImageNet weights, early layers frozen
 
-    make train, or: boxcrew train data=PATH
+    boxcrew train ssdlite data=PATH
     On 2 CPU cores: `shelf` in about 4 minutes, AP50 0.94 on val; photos of groceries (720 to learn from) in
     15 minutes, AP50 0.69.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import fmean
@@ -58,6 +58,16 @@ class InitReport:
         rest = f"{len(self.left_out)} not used, {len(self.missing)} not in the file (random start)"
         return ", ".join([*texts, rest])
 
+    def with_second(self, second: InitReport) -> InitReport:
+        """Return the report of this loading and a second one, into other parts of the same network."""
+        return replace(
+            self,
+            source=f"{self.source} and {second.source}",
+            loaded=self.loaded + second.loaded,
+            left_out=self.left_out + second.left_out,
+            missing=tuple(name for name in self.missing if name not in second.loaded) + second.missing,
+        )
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -110,56 +120,65 @@ class Pretrained(InitConfig):
     """Mean of 0..1 pixels that the weights expect, if it is not the usual one."""
     std: Color | None = None
     """Standard deviation of 0..1 pixels that the weights expect, if it is not the usual one."""
+    class_weights: str = ""
+    """Weights of detector.class_backbone, named as those of init.weights are; empty: a random start."""
 
     def require_source(self) -> None:
-        if self.weights in PACKAGED:
-            packaged_file(self.weights)
-        elif (file := self._file()) is not None:
-            read_weights(file)
-        else:
-            require_timm_name(self.weights)
+        for name in filter(None, (self.weights, self.class_weights)):
+            if name in PACKAGED:
+                packaged_file(name)
+            elif (file := _file(name)) is not None:
+                read_weights(file)
+            else:
+                require_timm_name(name)
 
     def initialize(self, network: Network) -> InitReport:
+        second = network.class_backbone()
+        if self.class_weights and second is None:
+            raise UsageError(
+                f"init.class_weights={self.class_weights}: this network has no second backbone",
+                advice="set detector.class_backbone= (detector=picodet has it), or leave it out",
+            )
+        report = self._fill_first(network)
+        if second is None or not self.class_weights:
+            return report
+        weights = _weights(self.class_weights, features_only=True)
+        fill = _fill_backbone(
+            network, second.prefix, weights, setting=f"init.class_weights={self.class_weights}"
+        )
+        if weights.mean and weights.std:
+            second.normalize.set(weights.mean, weights.std)
+        return report.with_second(fill)
+
+    def _fill_first(self, network: Network) -> InitReport:
         prefix, normalize = network.backbone_prefix(), network.normalization()
         if prefix is None:
             raise UsageError(
                 "init=pretrained: this network has no backbone that published weights are for",
                 advice="init=scratch, or init=finetune init.checkpoint= with weights of the same network",
             )
-        weights = self._weights(features_only=not network.full_backbone)
+        weights = _weights(self.weights, features_only=not network.full_backbone)
         if self.weights in PACKAGED and PACKAGED[self.weights].classes:
             return self._fill_completely(network, weights)
         is_gray = normalize is not None and len(normalize.mean) == 1
-        state = summed_over_colours(weights.state) if is_gray else weights.state
-        wanted = {n.removeprefix(prefix): t for n, t in _floats(network).items() if n.startswith(prefix)}
-        fitted, how = match_state(wanted, state)
-        if len(fitted) < len(wanted) / 2:  # a few shapes agree by chance in any two networks
-            raise ModelError(
-                f"init.weights={self.weights}: only {len(fitted)} of its {len(state)} tensors fit "
-                f"the backbone, which has {len(wanted)}",
-                advice=f"its first is {_describe(state)}; the backbone's is {_describe(wanted)}",
-            )
-        network.load_state_dict({prefix + name: value for name, value in fitted.items()}, strict=False)
+        if is_gray:
+            weights = replace(weights, state=summed_over_colours(weights.state))
+        report = _fill_backbone(network, prefix, weights, setting=f"init.weights={self.weights}")
         if normalize is not None:
             usual_mean, usual_std = network.expected_normalization()
             statistics = (self.mean or weights.mean or usual_mean, self.std or weights.std or usual_std)
             normalize.set(*((fmean(values),) if is_gray else values for values in statistics))
-        used = {id(value) for value in fitted.values()}
-        return InitReport(
-            kind=self.kind,
-            source=weights.source,
-            how=how,
-            loaded=tuple(prefix + name for name in fitted),
-            left_out=tuple(name for name, t in state.items() if id(t) not in used and t.is_floating_point()),
-            missing=tuple(prefix + name for name in wanted if name not in fitted),
-        )
+        return report
 
     def _fill_completely(self, network: Network, weights: Weights) -> InitReport:
         """Load a complete detector, of which only rows of classes may be missing."""
         state = network.convert_foreign(dict(weights.state))
         wanted, rows = network.state_dict(), network.class_tensors()
         fitting = [name for name, t in state.items() if name in wanted and _fits(t, wanted[name])]
-        missing = set(_without_counters(wanted)).difference(fitting, rows)
+        # Parts that the published detector does not have at all, such as a second backbone, may be missing.
+        published = {name.partition(".")[0] for name in fitting or wanted}
+        names = [name for name in _without_counters(wanted) if name.partition(".")[0] in published]
+        missing = set(names).difference(fitting, rows)
         if missing:
             first = next(name for name in wanted if name in missing)
             raise ModelError(
@@ -174,18 +193,44 @@ class Pretrained(InitConfig):
             normalize.set(self.mean or weights.mean, self.std or weights.std)
         return report
 
-    def _weights(self, *, features_only: bool) -> Weights:
-        if self.weights in PACKAGED:
-            return packaged_weights(self.weights)
-        if (file := self._file()) is not None:
-            return read_weights(file)
-        return timm_weights(self.weights, features_only=features_only)
 
-    def _file(self) -> Path | None:
-        """Return the file that the setting names; None if it is the name of a network."""
-        path = Path(self.weights)
-        is_file = path.suffix in {".pth", ".pt", ".safetensors", ".bin"} or path.exists()
-        return path if is_file else None
+def _weights(name: str, *, features_only: bool) -> Weights:
+    """Return packaged weights, those of a file, or timm's, of which `features_only` leaves out the last."""
+    if name in PACKAGED:
+        return packaged_weights(name)
+    if (file := _file(name)) is not None:
+        return read_weights(file)
+    return timm_weights(name, features_only=features_only)
+
+
+def _file(name: str) -> Path | None:
+    """Return the weight file that a setting names; None if it is the name of a network."""
+    path = Path(name)
+    is_file = path.suffix in {".pth", ".pt", ".safetensors", ".bin"} or path.exists()
+    return path if is_file else None
+
+
+def _fill_backbone(network: Network, prefix: str, weights: Weights, *, setting: str) -> InitReport:
+    """Load published weights into the backbone whose state names begin with `prefix`."""
+    state = weights.state
+    wanted = {n.removeprefix(prefix): t for n, t in _floats(network).items() if n.startswith(prefix)}
+    fitted, how = match_state(wanted, state)
+    if len(fitted) < len(wanted) / 2:  # a few shapes agree by chance in any two networks
+        raise ModelError(
+            f"{setting}: only {len(fitted)} of its {len(state)} tensors fit "
+            f"the backbone, which has {len(wanted)}",
+            advice=f"its first is {_describe(state)}; the backbone's is {_describe(wanted)}",
+        )
+    network.load_state_dict({prefix + name: value for name, value in fitted.items()}, strict=False)
+    used = {id(value) for value in fitted.values()}
+    return InitReport(
+        kind="pretrained",
+        source=weights.source,
+        how=how,
+        loaded=tuple(prefix + name for name in fitted),
+        left_out=tuple(name for name, t in state.items() if id(t) not in used and t.is_floating_point()),
+        missing=tuple(prefix + name for name in wanted if name not in fitted),
+    )
 
 
 class Resume(InitConfig):

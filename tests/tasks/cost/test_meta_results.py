@@ -43,7 +43,16 @@ def layouts(result: Any) -> list[Any]:
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("affine", [True, False])
 def test_shapes_strides_and_types(training: bool, layout: torch.memory_format, affine: bool) -> None:
-    layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8, affine=affine), nn.ReLU6(inplace=True))
+    layers = nn.Sequential(
+        nn.Conv2d(3, 8, 3),
+        nn.BatchNorm2d(8, affine=affine),
+        nn.ReLU6(inplace=True),
+        nn.Hardswish(),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 1),
+        nn.Hardswish(inplace=True),
+        nn.LeakyReLU(0.1, inplace=True),
+    )
     bare = layers.train(training).to("meta").to(memory_format=layout)
     inputs = torch.empty(2, 3, 9, 7, device="meta").to(memory_format=layout)
     with Compared() as compared:

@@ -39,7 +39,7 @@ class Net(nn.Module):
 
 
 def build(net: nn.Module, **settings: object) -> torch.optim.Optimizer:
-    return build_optimizer(net, OptimConfig.of(settings), backbone_prefix="backbone.")
+    return build_optimizer(net, OptimConfig.of(settings), backbones=("backbone.",))
 
 
 def values(net: nn.Module) -> dict[str, Tensor]:

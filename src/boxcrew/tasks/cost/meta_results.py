@@ -42,6 +42,10 @@ RESULTS: Mapping[Any, Callable[..., Any]] = {
     aten.native_batch_norm_backward.default: _batch_norm_backward,
     aten.hardtanh_.default: _in_place,
     aten.hardtanh_backward.default: _like_first,
+    aten.hardswish.default: _like_first,
+    aten.hardswish_.default: _in_place,
+    aten.hardswish_backward.default: _like_first,
+    aten.leaky_relu_.default: _in_place,
 }
 """Operators, each with a function that takes its arguments and makes its results."""
 

@@ -105,13 +105,14 @@ def optimizer_of(task: Task, config: OptimConfig) -> Optimizer:
     unknown = config.phases.keys() - set(task.phases)
     if unknown:
         raise UsageError(f"optim.phases: {min(unknown)}: this task has {' and '.join(task.phases)}")
-    backbone = task.network.backbone_prefix()
-    prefix = None if backbone is None else f"{task.network_name}.{backbone}"
+    second = task.network.class_backbone()
+    prefixes = (task.network.backbone_prefix(), second.prefix if second else None)
+    backbones = tuple(f"{task.network_name}.{prefix}" for prefix in prefixes if prefix is not None)
 
     def phase_of(name: str) -> str:
         return next(phase for phase in task.phases if task.learns_in(phase, name))
 
-    optimizer = build_optimizer(task, config, backbone_prefix=prefix, phase_of=phase_of)
+    optimizer = build_optimizer(task, config, backbones=backbones, phase_of=phase_of)
     optimizer.register_step_post_hook(lambda *_: task.constrain())
     return optimizer
 
@@ -120,13 +121,15 @@ def build_optimizer(
     task: nn.Module,
     config: OptimConfig,
     *,
-    backbone_prefix: str | None,
+    backbones: tuple[str, ...],
     phase_of: Callable[[str], str] = lambda _: "train",
 ) -> Optimizer:
-    """Build an optimizer for all parameters. Those without a gradient (frozen ones) are never updated."""
+    """Build an optimizer for all parameters. Those without a gradient (frozen ones) are never updated.
+    The names of parameters of backbones begin with one of `backbones`.
+    """
     grouped: dict[tuple[str, bool, bool], list[nn.Parameter]] = {}
     for name, parameter in task.named_parameters():
-        in_backbone = backbone_prefix is not None and name.startswith(backbone_prefix)
+        in_backbone = name.startswith(backbones)
         grouped.setdefault((phase_of(name), in_backbone, parameter.ndim >= 2), []).append(parameter)
     groups = [
         {"params": parameters, **_options(config, phase, in_backbone=in_backbone, decays=decays)}

@@ -93,7 +93,7 @@ def freeze_for(config: RunConfig, task: Task, *, norms_learn: bool | None = None
 def num_slots(config: OptimConfig) -> int:
     """Return how many tensors the optimizer keeps per parameter, by a step with a single one."""
     layer = nn.Linear(3, 2, bias=False)
-    optimizer = build_optimizer(layer, config, backbone_prefix=None)
+    optimizer = build_optimizer(layer, config, backbones=())
     layer.weight.grad = torch.ones_like(layer.weight)
     optimizer.step()
     state = optimizer.state[layer.weight].values()
