@@ -13,6 +13,7 @@ from boxcrew.report.plots.style import SERIES, dress, new_figure, save
 
 CURVES = Path(__file__).parent / "curves.json"
 PLOT = Path(__file__).parents[1] / "docs" / "images" / "accuracy.png"
+COLORS = (*SERIES, "#555555", "#aaaaaa")
 NUM_EVALUATIONS = 6  # evaluations of a peer in a run, the last at its end
 
 
@@ -76,7 +77,7 @@ def plot_curves(curves: Curves, sets: Sequence[str], labels: Mapping[str, str], 
     lines = {}
     for panel, name in enumerate(shown):
         axes = figure.add_subplot(1, len(shown), panel + 1)
-        for (contestant, label), color in zip(labels.items(), SERIES, strict=False):
+        for (contestant, label), color in zip(labels.items(), COLORS, strict=True):
             curve = curves.get((name, contestant))
             if curve is None:
                 continue
@@ -90,7 +91,7 @@ def plot_curves(curves: Curves, sets: Sequence[str], labels: Mapping[str, str], 
         lines.values(),
         lines.keys(),
         loc="outside lower center",
-        ncols=2 ** (len(shown) - 1),
+        ncols=4,
         fontsize=8,
         frameon=False,
     )

@@ -5,7 +5,7 @@ shared machinery is in modules that begin with an underscore, and other packages
 Data flow: images -> `forward` -> raw outputs -> `decode` -> detections; training minimizes `losses`.
 """
 
-from boxcrew.detectors._anchor_coverage import AnchorCoverage, anchor_coverage
+from boxcrew.detectors._anchor_coverage import AnchorCoverage, anchor_coverage, matched_fraction
 from boxcrew.detectors._base import (
     DETECTORS,
     DetectorConfig,
@@ -26,4 +26,5 @@ __all__ = [
     "counted_objects",
     "detector_config_class",
     "input_hw",
+    "matched_fraction",
 ]

@@ -20,7 +20,6 @@ _GAIN = 0.01  # share of boxes that a setting must gain to be advised
 _FEW_LOST = 0.02  # share of lost boxes up to which there is no advice
 _PROBE_FACTOR = 1.5  # by which a box is grown or shrunk to see why it is lost
 _MAX_PROBE_RATIO = 2.0  # of longer to shorter side, of a box made less elongated
-_COMMON_IOU = 0.5  # for detectors without a setting for matches
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,11 +63,6 @@ class _Settings:
         except UsageError:
             return None
 
-    @property
-    def threshold(self) -> float:
-        setting = self.config.match_setting
-        return float(getattr(self.config, setting)) if setting else _COMMON_IOU
-
     def adapted(self, objects: Objects) -> _Settings:
         """Return a copy with `auto` adapted to these objects, as a run adapts it to its training set."""
         return replace(self, config=objects.adapt(self.config, self.transforms)[0])
@@ -86,8 +80,7 @@ class _Settings:
             network = self.adapted(objects).network()
         except UsageError:
             return None
-        overlaps = _overlaps(network, objects.on_input(self.transforms, self.config.size)[0])
-        return None if overlaps is None else float((overlaps >= self.threshold).mean())
+        return matched_fraction(network, objects, self.transforms)
 
 
 def anchor_coverage(
@@ -115,7 +108,7 @@ def anchor_coverage(
     overlaps = _overlaps(network, placed)
     if overlaps is None:
         return None
-    lost = overlaps < settings.threshold
+    lost = overlaps < settings.config.min_match_iou
     draw = np.random.default_rng(0)
     sample = objects.select(draw.permutation(len(numbers))[:_SAMPLE])
     alternatives = dict(_other_sizes(settings, sample))
@@ -132,6 +125,16 @@ def anchor_coverage(
         smallest_side=smallest,
         advice=writer.write(sample, alternatives),
     )
+
+
+def matched_fraction(network: DetectorNet, objects: Objects, transforms: TransformsConfig) -> float | None:
+    """Return the share of the objects that the detector can match well; None if it matches them to nothing,
+    or if there are none.
+    """
+    overlaps = _overlaps(network, objects.on_input(transforms, network.config.size)[0])
+    if overlaps is None or not len(overlaps):
+        return None
+    return float((overlaps >= network.config.min_match_iou).mean())
 
 
 def _overlaps(network: DetectorNet, placed: Floats) -> Floats | None:
@@ -192,13 +195,13 @@ def _smallest_side(placed: Floats, lost: Bools) -> float | None:
 
 
 _REASONS: Mapping[MissReason, str] = {
-    "between": "most of the others lie between default boxes",
+    "between": "most of the others lie between {learned_from}",
     "small": "most of the others are too small",
-    "large": "most of the others are larger than any default box",
-    "long": "most of the others are longer and narrower than any default box",
+    "large": "most of the others are too large",
+    "long": "most of the others are too long and narrow",
 }
 _LAST_RESORTS: Mapping[MissReason, str] = {
-    "between": "each of them has only the default box that overlaps it most to learn from",
+    "between": "each of them has only its best match to learn from",
     "small": "take photos from closer, or cut the images into tiles",
     "large": "take photos from farther away",
     "long": "label such objects in parts, where a part is enough",
@@ -218,14 +221,15 @@ class _AdviceWriter:
         """Return the sentence; `objects` are those that other settings are measured on."""
         config = self.settings.config
         head = (
-            f"the default boxes of {config.name} at size={config.size} can match "
+            f"the {config.learned_from} of {config.name} at size={config.size} can match "
             f"{_percent(self.matched_fraction)} of {self.num_boxes} boxes well "
-            f"(IoU {self.settings.threshold:g} or more)"
+            f"(IoU {config.min_match_iou:g} or more)"
         )
         if self.reason is None:
             return head
+        reason = _REASONS[self.reason].format(learned_from=config.learned_from)
         under = None if self.side is None else f"most boxes under {self.side:.0f} px of the input are lost"
-        return f"{head}; {under or _REASONS[self.reason]}: {self._remedy(self.reason, objects, alternatives)}"
+        return f"{head}; {under or reason}: {self._remedy(self.reason, objects, alternatives)}"
 
     def _remedy(self, reason: MissReason, objects: Objects, alternatives: Mapping[int, float]) -> str:
         """Return the cheapest settings that match about as many boxes as the best ones tried."""

@@ -34,6 +34,7 @@ class DetectorConfig(Config):
     sizes: ClassVar[tuple[int, ...]] = (128, 192, 256, 320, 384, 512, 640, 768, 1024, 1280)  # worth trying
     takes_several_sizes: ClassVar[bool] = True  # such as size=256,320
     takes_any_shape: ClassVar[bool] = True  # inputs that are not square, such as size=600:1000
+    learned_from: ClassVar[str] = "default boxes"  # what objects are matched to in training
     match_setting: ClassVar[str] = ""  # the setting with the IoU that matches a default box to an object
 
     name: str
@@ -46,6 +47,11 @@ class DetectorConfig(Config):
     """Of two detections of a class that overlap more than this, the weaker is dropped."""
     max_detections: int = Field(default=200, ge=1)
     """Detections of an image, at most."""
+
+    @property
+    def min_match_iou(self) -> float:
+        """The IoU from which on an object is matched well."""
+        return float(getattr(self, self.match_setting)) if self.match_setting else 0.5
 
     @field_validator("size", mode="after")
     @classmethod
@@ -132,8 +138,8 @@ class DetectorNet(Network):
         raise NotImplementedError(f"{self.config.name} has no solve stage {stage}")
 
     def best_anchor_iou(self, boxes: Tensor) -> Tensor | None:  # noqa: ARG002  no default boxes here
-        """Return the IoU (N,) of each box (N, 4), xyxy in pixels of the input, with its best default box.
-        None if the detector has no default boxes. Training does not change the result.
+        """Return the IoU (N,) of each box (N, 4), xyxy in pixels of the input, with its best default box,
+        or with the best box that its points can give; None if the detector has neither. Training does not change the result.
         """
         return None
 

@@ -1,13 +1,18 @@
-"""The parts that detectors with anchor points share: targets of points, and the choice of their boxes."""
+"""The parts that detectors with anchor points share: targets of points, the choice of their boxes, and which
+objects their boxes can fit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
+from boxcrew.core.input_size import InputSize
 from boxcrew.detectors._base import HeightWidth
 from boxcrew.nets.points import Points, assign_aligned
 
@@ -52,3 +57,28 @@ def best_candidates(
     labels, point = index % num_classes, index // num_classes
     clipped = clip_boxes_to_image(boxes, size).gather(1, point[..., None].expand(-1, -1, 4))
     return clipped, best, labels
+
+
+def best_point_iou(
+    boxes: Tensor, strides: Sequence[int], size: InputSize, *, max_strides: float = math.inf
+) -> Tensor:
+    """Return the IoU (N,) of each box (N, 4), xyxy in pixels of the input, with the best box that a point can
+    give. Such a box contains its point, and has no side more than `max_strides` strides away from it: very
+    small objects may have no point inside them, and very large ones be out of reach.
+    """
+    longest = size.limit or size.sides[-1]
+    area = (boxes[:, 2:] - boxes[:, :2]).clamp(min=0).prod(dim=1)
+    best = torch.zeros_like(area)
+    for stride in strides:
+        nearest = (
+            ((boxes[:, :2] + boxes[:, 2:]) / 2 / stride).floor().clamp(0, math.ceil(longest / stride) - 1)
+        )
+        point, reach = (nearest + 0.5) * stride, max_strides * stride
+        low = torch.minimum(boxes[:, :2], point).maximum(point - reach)
+        high = torch.maximum(boxes[:, 2:], point).minimum(point + reach)
+        shared = (
+            (torch.minimum(high, boxes[:, 2:]) - torch.maximum(low, boxes[:, :2])).clamp(min=0).prod(dim=1)
+        )
+        union = area + (high - low).prod(dim=1) - shared
+        best = torch.maximum(best, shared / union.clamp(min=1e-9))
+    return best

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -20,7 +20,7 @@ from boxcrew.core.input_size import InputSize
 from boxcrew.core.types import Batch, Losses, PaddedDetections
 from boxcrew.detectors._base import DETECTORS, DetectorConfig, DetectorNet, HeightWidth, input_hw
 from boxcrew.detectors._paddle_picodet import is_paddle, picodet_from_paddle
-from boxcrew.detectors._points import best_candidates, point_targets
+from boxcrew.detectors._points import best_candidates, best_point_iou, point_targets
 from boxcrew.nets.backbones import Backbone
 from boxcrew.nets.class_path import ClassPath
 from boxcrew.nets.layers import Normalize, SingleCellNorm
@@ -38,6 +38,8 @@ _SLOPE = -0.5  # of the bins at the start, so that boxes begin about 3 strides w
 
 
 class PicoDetConfig(DetectorConfig):
+    learned_from: ClassVar[str] = "points"
+
     name: Literal["picodet"] = "picodet"
     size: InputSize = InputSize((320,))
     """Input in pixels: a square such as 320, short:long such as 320:512, or several, one for each step."""
@@ -123,6 +125,10 @@ class PicoDet(DetectorNet):
     def decode(self, raw: tuple[Tensor, ...], size: HeightWidth) -> PaddedDetections:
         boxes, scores, labels = best_candidates(raw[0].float(), raw[1].float(), size, count=CANDIDATES)
         return self.suppress(boxes, scores, labels)
+
+    def best_anchor_iou(self, boxes: Tensor) -> Tensor:
+        """Return the IoU (N,) of each box with the best box that a point can give."""
+        return best_point_iou(boxes, self.strides, self.config.size, max_strides=NUM_BINS - 1)
 
     def class_tensors(self) -> Mapping[str, ClassRows]:
         names = [f"heads.{i}.classes.{name}" for i in range(len(self.strides)) for name in ("weight", "bias")]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -19,7 +19,7 @@ from torch.nn import functional as F  # noqa: N812
 from boxcrew.core.input_size import InputSize
 from boxcrew.core.types import Batch, Losses, PaddedDetections
 from boxcrew.detectors._base import DETECTORS, DetectorConfig, DetectorNet, HeightWidth
-from boxcrew.detectors._points import best_candidates, point_targets
+from boxcrew.detectors._points import best_candidates, best_point_iou, point_targets
 from boxcrew.nets.backbones import Backbone
 from boxcrew.nets.layers import Normalize, TopDown, conv_norm
 from boxcrew.nets.network import ClassRows
@@ -31,6 +31,8 @@ _START = 2.0  # distances that points begin with, in strides
 
 
 class YoloConfig(DetectorConfig):
+    learned_from: ClassVar[str] = "points"
+
     name: Literal["yolo"] = "yolo"
     size: InputSize = InputSize((320,))
     """Input in pixels: a square such as 320, short:long such as 320:512, or several, one for each step."""
@@ -106,6 +108,10 @@ class Yolo(DetectorNet):
         probabilities = raw[0].float().sigmoid()
         boxes, scores, labels = best_candidates(probabilities, raw[1].float(), size, count=CANDIDATES)
         return self.suppress(boxes, scores, labels)
+
+    def best_anchor_iou(self, boxes: Tensor) -> Tensor:
+        """Return the IoU (N,) of each box with the best box that a point can give."""
+        return best_point_iou(boxes, self.strides, self.config.size)
 
     def class_tensors(self) -> Mapping[str, ClassRows]:
         last = self.config.depth

@@ -34,6 +34,7 @@ _NOISE = 0.02  # of the labels
 _MIN_ACCURACY = 0.7  # of a network whose contradictions count
 _CONTRADICTED = 0.05  # share of contradicted labels
 _LABEL_KINDS, _MIN_SCORE = ("wrong-class", "missing-label"), 0.8  # of suspects that count against labels
+_UNMATCHED = 0.2  # of the objects
 _DEFECTS = 0.01  # of the examples; only the unit of the weight: any defect is reported
 
 _MAX_NAMED = 3  # suspects or classes in a sentence
@@ -255,6 +256,13 @@ def missing_data(problems: Sequence[Problem], num_examples: int) -> Advices:
             weight = count / (_DEFECTS * max(1, num_examples))
             advice.append(Advice(cause=group.cause, finding=finding, remedy=group.remedy, weight=weight))
     return tuple(advice)
+
+
+def unmatched_objects(matched: float, *, learned_from: str, detector: str) -> Advices:
+    """Check whether the detector can match the objects well; `matched` is the share for which it can."""
+    finding = f"{1 - matched:.0%} of the objects fit none of the {learned_from} of {detector} well"
+    remedy = "boxcrew doctor data= says why, and which size= or setting would help"
+    return _advise("missing features", (1 - matched) / _UNMATCHED, finding, remedy)
 
 
 def _start(name: str) -> str:

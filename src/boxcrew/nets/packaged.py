@@ -115,7 +115,7 @@ def packaged_file(name: str) -> Path:
     if spec is None or spec.origin is None:
         raise ModelError(
             f"init.weights={name}: the package that carries these weights is not installed",
-            advice=f"{package.install}, or set init=scratch",
+            advice=f"{package.install}, or choose another recipe (boxcrew recipes)",
         )
     file = Path(spec.origin).parent / package.file
     for other, digest in package.digests.items():

@@ -14,20 +14,21 @@ from boxcrew.train.loop.optim import OptimConfig
 
 @RECIPES.register("yolo")
 def yolo() -> RunConfig:
-    """A present-day YOLO on EfficientNet-Lite0 with ImageNet weights, early layers frozen
+    """A present-day YOLO on PP-LCNetV2 with ImageNet weights, early layers frozen
 
     boxcrew train yolo data=PATH
+    On 2 CPU cores 35 images a second; photos of groceries (720 to learn from) in 3 minutes, AP50 0.68.
     """
     return RunConfig(
-        epochs=10,
+        epochs=20,
         batch=8,
-        init=Pretrained(weights="efficientnet_lite0"),
-        # The later stages of the backbone, and everything outside it.
-        trainable=("detector.backbone.body.blocks.[3456]*", "detector.[!b]*", "detector.b[!a]*"),
+        init=Pretrained(weights="pplcnetv2"),
+        # The last stage of the backbone, and everything outside it.
+        trainable=("detector.backbone.body.stage4*", "detector.[!b]*", "detector.b[!a]*"),
         task=DetectionConfig(
-            detector=YoloConfig(size=256),
-            # A short run on few photos has no time to learn from strongly zoomed ones.
-            transforms=TransformsConfig(expand=1.0, crop=False, jitter=0.2, mosaic=0.3, mixup=0.3),
+            detector=YoloConfig(backbone="pplcnetv2_base", size=256),
+            # A short run on few photos has no time to learn from strongly zoomed or mixed ones.
+            transforms=TransformsConfig(expand=1.0, crop=False, jitter=0.2),
         ),
         optim=OptimConfig(
             name="adamw",

@@ -34,9 +34,16 @@ from boxcrew.detectors import (
     build_detector,
     counted_objects,
     detector_config_class,
+    matched_fraction,
 )
 from boxcrew.detectors.ssdlite import SsdLiteConfig
-from boxcrew.evaluate.advice import Advice, detection_gap, doubted_objects, rare_class_missed
+from boxcrew.evaluate.advice import (
+    Advice,
+    detection_gap,
+    doubted_objects,
+    rare_class_missed,
+    unmatched_objects,
+)
 from boxcrew.evaluate.detection.evaluator import DetectionEvaluation, DetectionEvaluator
 from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.evaluate.detection.suspects import suspects_of
@@ -308,6 +315,17 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         passes = ImagePasses(samples=samples, **vars(options))
         predictor.detector.solve(stage, passes)
         return passes.skipped
+
+    def advice(self, task: Task, *, from_scratch: bool) -> tuple[Advice, ...]:
+        advice = super().advice(task, from_scratch=from_scratch)
+        detector, (_, objects) = task.network, counted_objects(*self.train_objects())
+        assert isinstance(detector, DetectorNet)
+        matched = matched_fraction(detector, objects, self.config.transforms)
+        if matched is None:
+            return advice
+        config = detector.config
+        name = f"{config.name} at size={config.size}"
+        return *advice, *unmatched_objects(matched, learned_from=config.learned_from, detector=name)
 
     def advice_after(
         self, task: Task, move: ToDevice, options: EvalOptions, last: DetectionEvaluation

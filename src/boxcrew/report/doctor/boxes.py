@@ -1,4 +1,4 @@
-"""The sections of the doctor's page about boxes and images, and about coverage by the default boxes."""
+"""The sections of the doctor's page about boxes and images, and about what the detector can match."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AllBoxes:
     boxes: Floats  # (N, 4) xyxy in pixels of the image
     images: Floats  # (N, 2) width and height of the image
     owners: tuple[tuple[Record, int], ...]  # the record, and the index of the box in it
-    lost: Bools  # (N,) whether no default box matches it well
+    lost: Bools  # (N,) whether it is not matched well
     scales: Floats  # (N, 2) factors from the image to the detector's input, in x and y
 
     @classmethod
@@ -79,7 +79,7 @@ def boxes_section(diagnosis: Diagnosis) -> Html:
     )
     low, middle, high = np.percentile(np.sqrt(np.prod(sides, axis=1)), (5, 50, 95)).tolist()
     quantiles = f"Nine in ten are between {low:.0f} and {high:.0f} px, half under {middle:.0f} px."
-    lost = "" if not all_boxes.lost.any() else " Orange: matched well by no default box."
+    lost = "" if not all_boxes.lost.any() else " Orange: not matched well."
     centers = (all_boxes.boxes[:, :2] + all_boxes.boxes[:, 2:]) / 2 / all_boxes.images
     bins = int(np.clip(len(centers) ** 0.5 / 2, 8, 24))
     positions = heat_map(
@@ -127,16 +127,16 @@ def _size_text(size: tuple[int, int]) -> str:
 def coverage_section(diagnosis: Diagnosis, *, workers: int) -> Html:
     coverage = diagnosis.anchor_coverage
     if coverage is None:
-        name = diagnosis.detector.name
-        reason = f"either {name} has no default boxes, or every object is difficult or a crowd"
+        config = diagnosis.detector
+        reason = f"either {config.name} matches objects to nothing, or every object is difficult or a crowd"
         return element("p", f"Not measured: {reason}.")
     chosen = coverage.size.sides[-1]
     shares = {chosen: coverage.matched_fraction, **coverage.alternatives}
     bars = share_bars([(f"size={size}", shares[size]) for size in sorted(shares)], chosen=f"size={chosen}")
     about = element(
         "p",
-        "A detector of this kind learns an object from the default boxes that overlap it well. If there is "
-        "none, it gets the nearest one, which has to be moved far: such an object is learned badly.",
+        f"A detector of this kind learns an object from the {diagnosis.detector.learned_from} that fit it "
+        "well. If there are none, it gets the nearest one, which fits badly: such an object is learned badly.",
         class_="note",
     )
     return join(
@@ -158,7 +158,7 @@ def _lost_gallery(diagnosis: Diagnosis, all_boxes: AllBoxes, *, workers: int) ->
     thumbnails = [_lost_thumbnail(diagnosis, all_boxes, index) for index in chosen]
     figures = render_figures(thumbnails, workers=workers)
     num_shown = sum(map(bool, figures))
-    title = f"{num_shown} of the {len(lost):,} boxes that no default box matches well, from small to large"
+    title = f"{num_shown} of the {len(lost):,} boxes that are not matched well, from small to large"
     return join(element("h3", title), element("div", *figures, class_="gallery"))
 
 
@@ -171,7 +171,7 @@ def _lost_thumbnail(diagnosis: Diagnosis, all_boxes: AllBoxes, index: int) -> Th
     sizes = f" {w:.0f} × {h:.0f} px, at the input {input_w:.0f} × {input_h:.0f}"
     return Thumbnail(
         read=partial(diagnosis.source.read, record),
-        alt=f"{name} in {record.key}, matched well by no default box",
+        alt=f"{name} in {record.key}, not matched well",
         frames=(Frame(box=box, color=LOST),),
         around=box,
         side=208,

@@ -28,7 +28,7 @@ def doctor_page(diagnosis: Diagnosis, *, command: str, when: datetime | None = N
         "classes": ("Classes", classes_section(diagnosis.statistics, source.classes)),
         "samples": ("What they look like", samples_section(source, workers=workers)),
         "boxes": ("Boxes and images", boxes_section(diagnosis)),
-        "coverage": ("Coverage by the default boxes", coverage_section(diagnosis, workers=workers)),
+        "coverage": ("What the detector can match", coverage_section(diagnosis, workers=workers)),
         "duplicates": ("Near-duplicates across splits", duplicates_section(diagnosis, workers=workers)),
         "suspects": ("Doubtful labels", suspects_section(diagnosis, workers=workers)),
     }

@@ -13,7 +13,7 @@ from boxcrew.report.doctor.problems import MEANINGS
 from boxcrew.report.doctor.report import Diagnosis, counted
 
 MOST = 3  # recommendations that are shown as the first things to do
-GOOD_COVERAGE = 0.98  # share of boxes that default boxes should match well; above, nothing is recommended
+GOOD_COVERAGE = 0.98  # share of boxes that the detector should match well; above, nothing is recommended
 
 _IMAGE_KINDS: frozenset[ProblemKind] = frozenset(
     {"missing-file", "not-an-image", "unreadable-image", "truncated-image", "image-bomb"}
@@ -119,8 +119,9 @@ def _fine(diagnosis: Diagnosis) -> Iterator[str]:
     yield from _fine_about_classes(diagnosis)
     coverage = diagnosis.anchor_coverage
     if coverage is not None and coverage.matched_fraction >= GOOD_COVERAGE:
-        default_boxes = f"The default boxes of {diagnosis.detector.name} at {coverage.size.describe()}"
-        yield f"{default_boxes} match {percent(coverage.matched_fraction)} of the boxes well."
+        config = diagnosis.detector
+        subject = f"The {config.learned_from} of {config.name} at {coverage.size.describe()}"
+        yield f"{subject} match {percent(coverage.matched_fraction)} of the boxes well."
     if diagnosis.suspects == ():
         yield "The trained detector contradicts no label of a class that it knows well."
 
