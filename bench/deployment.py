@@ -177,7 +177,7 @@ def _batch(setup: Setup) -> Batch:
     from boxcrew.core.types import Sample
     from boxcrew.data.loading.collate import collate
 
-    images, targets = examples_of(setup)
+    images, targets = examples_of(setup, setup.size)
     pairs = zip(images, targets, strict=True)
     return collate([Sample(image=image, target=target, key="") for image, target in pairs])
 

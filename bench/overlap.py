@@ -66,7 +66,7 @@ def _replica(rank: int, port: int, folder: str) -> None:
         threads=1,
         loader_workers=0,
     )
-    images, targets = examples_of(SETUPS[RECIPE])
+    images, targets = examples_of(SETUPS[RECIPE], SETUPS[RECIPE].size)
     pairs = list(zip(images, targets, strict=True))[rank * SHARE : (rank + 1) * SHARE]
     batch = collate([Sample(image=image, target=target, key="") for image, target in pairs])
     torch.manual_seed(0)

@@ -19,6 +19,11 @@ from bench.small_set import write_small
 PHOTOS = 64
 POINTS = {
     "starter": ((256, 320), (4, 8, 16)),
+    "ssdlite": ((256, 320), (4, 8, 16)),
+    "picodet": ((256, 320), (4, 8, 16)),
+    "yolo": ((256, 320), (4, 8, 16)),
+    "yolo1": ((448,), (4, 8)),
+    "faster_rcnn_mobile": ((256, 320), (4, 8)),
     "ssdlite_efficientnet_lite0": ((256, 320), (4, 8, 16)),
     "ssdlite_mobilenetv2": ((256, 320), (4, 8, 16)),
     "ssdlite320_mobilenetv3": ((256, 320), (4, 8, 16)),

@@ -139,7 +139,8 @@ class DetectorNet(Network):
 
     def best_anchor_iou(self, boxes: Tensor) -> Tensor | None:  # noqa: ARG002  no default boxes here
         """Return the IoU (N,) of each box (N, 4), xyxy in pixels of the input, with its best default box,
-        or with the best box that its points can give; None if the detector has neither. Training does not change the result.
+        or with the best box that its points can give; None if the detector has neither. Training does not
+        change the result.
         """
         return None
 

@@ -136,7 +136,7 @@ def coverage_section(diagnosis: Diagnosis, *, workers: int) -> Html:
     about = element(
         "p",
         f"A detector of this kind learns an object from the {diagnosis.detector.learned_from} that fit it "
-        "well. If there are none, it gets the nearest one, which fits badly: such an object is learned badly.",
+        "well. If there are none, it gets the nearest, which fits badly: such an object is learned badly.",
         class_="note",
     )
     return join(
