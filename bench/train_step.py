@@ -116,7 +116,8 @@ def _row(setup: Setup, repeats: int) -> Row:
         verdict=f"{ratio:.2f} x (aim: {setup.aim} x)",
         command="python -m bench train_step",
         detail=f"batch {setup.batch}, {setup.size} px{own}, {len(CLASSES)} classes, {THREADS} threads, "
-        f"medians of {repeats} processes each, taking turns; {cpu:.0f} ms of CPU an image against {cpu_theirs:.0f}",
+        f"medians of {repeats} processes each, taking turns; "
+        f"{cpu:.0f} ms of CPU an image against {cpu_theirs:.0f}",
     )
 
 
