@@ -235,7 +235,7 @@ def test_train_from_python(tiny_set: Path, tmp_path: Path) -> None:
         batch=2,
         init="scratch",
         trainable=["*"],
-        detector={"backbone": "mobilenetv3_small_050", "size": 96},
+        detector={"name": "ssdlite", "backbone": "mobilenetv3_small_050", "size": 96},
         loader={"workers": 0},
     )
     assert detector.classes[0] == "clothes"

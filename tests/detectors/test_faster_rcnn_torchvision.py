@@ -23,6 +23,7 @@ from boxcrew.detectors._faster_rcnn_config import FasterRcnnConfig
 from boxcrew.detectors._torchvision_faster_rcnn import SETTINGS, torchvision_name
 from boxcrew.detectors.faster_rcnn import FasterRcnn
 from boxcrew.nets.anchors import to_xyxy
+from boxcrew.nets.backbones import IMAGENET_MEAN, IMAGENET_STD
 
 CLASSES = tuple("abc")
 SIDE = 128
@@ -56,9 +57,14 @@ class Pair:
         self.ours = FasterRcnn(config_of(name), CLASSES)
         state = self.ours.convert_foreign(self.theirs.state_dict())
         self.ours.load_state_dict(state, strict=True)
-        # In double precision, because rounding decides which of two nearly equal proposals is kept.
+        # In double precision, the colors too: rounding decides which of two boxes is kept that overlap each
+        # other by nearly as much as they may.
         self.theirs.double().eval()
         self.ours.double().eval()
+        for buffer, values in (("mean", IMAGENET_MEAN), ("std", IMAGENET_STD)):
+            exact = 255 * torch.tensor(values, dtype=torch.float64)
+            torch.testing.assert_close(getattr(self.ours.normalize, buffer), exact, rtol=1e-6, atol=0)
+            setattr(self.ours.normalize, buffer, exact)
 
 
 def make_lively(network: FasterRCNN, images: Tensor) -> None:

@@ -106,9 +106,9 @@ def shortened(words: list[str]) -> list[str]:
     if words[0] == "train":
         shared_out = any(word.startswith("deploy.shares=") for word in words)
         batch = "batch=8" if shared_out else "batch=4"  # the starter's, which the shares add up to
-        return replaced(words, [*TINY_NET, batch, "detector.name=ssdlite", "steps=1", "loader.workers=0"])
+        return replaced(words, [*TINY_NET, batch, "steps=1", "loader.workers=0"])
     if words[0] == "plan":
-        return replaced(words, [*TINY, "detector.name=ssdlite", "trial=false"])
+        return replaced(words, [*TINY, "trial=false"])
     if words[0] == "resume":
         return replaced(words, ["epochs=2"])
     return words

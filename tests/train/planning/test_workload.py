@@ -143,9 +143,9 @@ def is_early(name: str) -> bool:
 
 
 def test_a_recipe_with_frozen_layers_has_fewer_gradients(data: DetectionData) -> None:
-    """`starter`: its early layers are never learnt. Adam keeps two slots, and averages are kept of all."""
+    """`ssdlite`: its early layers are never learnt. Adam keeps two slots, and averages are kept of all."""
     small = {"detector": {"backbone": "mobilenetv3_small_050", "size": 64}}
-    config = RECIPES.get("starter")().changed(small)
+    config = RECIPES.get("ssdlite")().changed(small)
     data = replace(data, config=require_detection(config.task))
     task = task_of(config, data)
     workload = measure_workload(config, data, task)
