@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from boxcrew.core.errors import ModelError
+from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.types import Batch
 from boxcrew.data.config import DataConfig
 from boxcrew.detectors import DetectorConfig, build_detector
@@ -21,9 +21,10 @@ from boxcrew.nets.packaged import COCO_CLASSES
 from boxcrew.nets.quality_losses import varifocal
 from boxcrew.tasks.data import OpenOptions
 from boxcrew.tasks.detection import DetectionConfig, DetectionData
-from boxcrew.testing.detectors import noise_batch
+from boxcrew.testing.detectors import check_any_split, noise_batch
 from boxcrew.train.init import Pretrained
 from tests.helpers.by_heart import OPTIONS, ap50_by_heart
+from tests.helpers.tiny import BACKBONE
 
 COCO = Pretrained(weights="picodet_coco")
 TINY = PicoDetConfig(size=96, backbone="lcnet_035", neck=32)
@@ -143,3 +144,55 @@ def test_points_that_learn_nothing_learn_no_box() -> None:
 
 def test_sixteen_images_are_learned_by_heart() -> None:
     assert ap50_by_heart(TINY, steps=110) > 0.95
+
+
+def with_second_backbone(config: PicoDetConfig = TINY, name: str = BACKBONE) -> PicoDet:
+    torch.manual_seed(0)
+    return PicoDet(config.model_copy(update={"class_backbone": name}), ("jug", "cup"))
+
+
+@pytest.mark.parametrize("size", [(96, 96), (65, 97), (32, 33)])
+def test_a_second_backbone_changes_nothing_at_first_and_then_classes_alone(size: tuple[int, int]) -> None:
+    both = with_second_backbone().eval()
+    alone = PicoDet(TINY, ("jug", "cup")).eval()
+    alone.load_state_dict(both.state_dict(), strict=False)
+    images = torch.randint(0, 256, (2, 3, *size), dtype=torch.uint8)
+    with torch.no_grad():
+        torch.testing.assert_close(both(images), alone(images))
+        assert both.class_path is not None
+        for head in both.class_path.heads:
+            head[-1].bias.copy_(torch.tensor([1.0, 0.0]))
+        scores, boxes = both(images)
+        plain_scores, plain_boxes = alone(images)
+    torch.testing.assert_close(boxes, plain_boxes)
+    torch.testing.assert_close(scores[..., 1], plain_scores[..., 1])
+    assert (scores[..., 0] > plain_scores[..., 0]).all()
+
+
+def test_with_a_second_backbone_any_split_learns_the_same() -> None:
+    check_any_split(with_second_backbone(), noise_batch((64, 64), (3, 2, 0)))
+
+
+@needs_weights
+def test_both_backbones_start_from_their_own_weights() -> None:
+    detector = with_second_backbone(PicoDetConfig(), "pplcnetv2_base")
+    report = Pretrained(weights="picodet_coco", class_weights="pplcnetv2").initialize(detector)
+    assert report.source == "picodet_coco (COCO, from its package) and pplcnetv2 (ImageNet, from its package)"
+    assert "class_path.backbone.body.stage4.1.pointwise.0.weight" in report.loaded
+    assert "backbone.body.conv_stem.weight" in report.loaded
+    assert {name.partition(".")[0] for name in report.missing} == {"class_path"}
+    assert not any(name.startswith("class_path.backbone.") for name in report.missing)
+    assert set(report.remade) == {name for name in detector.class_tensors() if name.startswith("heads.")}
+
+
+@needs_weights
+def test_weights_for_a_second_backbone_that_is_not_there_are_refused() -> None:
+    with pytest.raises(
+        UsageError, match=r"init\.class_weights=pplcnetv2: this network has no second"
+    ) as caught:
+        Pretrained(weights="picodet_coco", class_weights="pplcnetv2").initialize(PicoDet(TINY, ("jug",)))
+    assert "detector.class_backbone=" in caught.value.advice
+    with pytest.raises(ModelError, match=r"init\.class_weights=pplcnetv2: only \d+ of its"):
+        Pretrained(weights="picodet_coco", class_weights="pplcnetv2").initialize(
+            with_second_backbone(PicoDetConfig())
+        )

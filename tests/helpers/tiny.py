@@ -3,7 +3,13 @@
 from collections.abc import Sequence
 
 BACKBONE = "test_efficientnet"  # as in boxcrew.testing.detectors, which imports torch
-TINY_NET = ("detector.name=ssdlite", f"detector.backbone={BACKBONE}", "size=96", "init=scratch", "trainable=*")
+TINY_NET = (
+    "detector.name=ssdlite",
+    f"detector.backbone={BACKBONE}",
+    "size=96",
+    "init=scratch",
+    "trainable=*",
+)
 TINY = (*TINY_NET, "batch=4")
 """Settings that make any recipe of a detector train in a second."""
 

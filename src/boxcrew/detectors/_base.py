@@ -137,6 +137,12 @@ class DetectorNet(Network):
         """
         raise NotImplementedError(f"{self.config.name} has no solve stage {stage}")
 
+    def proposals(self, images: Tensor) -> list[Tensor] | None:  # noqa: ARG002  none here
+        """Return for each image the regions (N, 4), xyxy in pixels, that are looked at more closely, best
+        first; None for a detector of one stage.
+        """
+        return None
+
     def best_anchor_iou(self, boxes: Tensor) -> Tensor | None:  # noqa: ARG002  no default boxes here
         """Return the IoU (N,) of each box (N, 4), xyxy in pixels of the input, with its best default box,
         or with the best box that its points can give; None if the detector has neither. Training does not

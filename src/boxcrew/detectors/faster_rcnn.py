@@ -110,6 +110,11 @@ class FasterRcnn(DetectorNet):
         labels = torch.arange(boxes.shape[2], device=boxes.device).expand_as(probabilities)
         return self.suppress(boxes.flatten(1, 2), probabilities.flatten(1), labels.flatten(1))
 
+    def proposals(self, images: Tensor) -> list[Tensor]:
+        _, levels = self._anchor_scores(images)
+        proposals = self._propose(levels, input_hw(images), times=1)
+        return [boxes[valid] for boxes, valid in zip(proposals.boxes, proposals.valid, strict=True)]
+
     def best_anchor_iou(self, boxes: Tensor) -> Tensor:
         """Return the IoU (N,) of each box with its best anchor; the best of each object always learns it."""
         size = self.config.size

@@ -163,6 +163,10 @@ class EvalData(ABC, Generic[EvaluationT]):
         """Draw the predictions for the first samples of an evaluation."""
         return {}
 
+    def render_inside(self, task: Task, batch: Batch, num: int) -> ImageSheets:  # noqa: ARG002
+        """Draw what a network in evaluation mode, on the CPU, makes of training samples on its way."""
+        return {}
+
     @classmethod
     @abstractmethod
     def scores(cls, report: Mapping[str, Any]) -> ScoreTable:

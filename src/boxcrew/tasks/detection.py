@@ -61,7 +61,7 @@ from boxcrew.tasks.data import (
     TaskData,
     ToDevice,
 )
-from boxcrew.tasks.drawing import render_batch, render_predictions
+from boxcrew.tasks.drawing import render_batch, render_predictions, render_proposals
 from boxcrew.tasks.facts import DataFacts
 
 METRICS = (
@@ -350,6 +350,10 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
 
     def render_predictions(self, evaluation: DetectionEvaluation, num: int) -> ImageSheets:
         return render_predictions(self.source, self.val, evaluation.images[:num])
+
+    def render_inside(self, task: Task, batch: Batch, num: int) -> ImageSheets:
+        assert isinstance(task.network, DetectorNet)
+        return render_proposals(task.network, batch, num)
 
     @classmethod
     def scores(cls, report: Mapping[str, Any]) -> ScoreTable:

@@ -7,14 +7,17 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from boxcrew.core.types import Batch, Image, Ints
 from boxcrew.data.detection.source import Record, Source
 from boxcrew.data.images.drawing import draw_boxes
+from boxcrew.detectors import DetectorNet
 from boxcrew.evaluate.detection.types import EvaluatedImage
 from boxcrew.tasks.data import ImageSheets
 
+SHOWN_PROPOSALS = 10  # more would only clutter an image
 SHOWN_SCORE = 0.3  # predictions below would only clutter an image
 
 
@@ -44,6 +47,22 @@ def render_predictions(
         boxes, classes, scores = found.boxes.numpy(), found.labels.numpy(), found.scores.numpy()
         predictions.append(draw_boxes(pixels, boxes, classes, source.classes, scores))
     return {"val/labels": labels, "val/predictions": predictions}
+
+
+def render_proposals(detector: DetectorNet, batch: Batch, num: int) -> ImageSheets:
+    """Draw the best regions that a detector of two stages proposes, by their ranks, in training samples."""
+    images = batch.inputs[:num].cpu()
+    with torch.inference_mode():
+        proposals = detector.proposals(images)
+    if proposals is None:
+        return {}
+    ranks = [str(1 + rank) for rank in range(SHOWN_PROPOSALS)]
+    drawn = []
+    for image, boxes in zip(images, proposals, strict=True):
+        best = boxes[:SHOWN_PROPOSALS].numpy()
+        pixels = np.ascontiguousarray(image.permute(1, 2, 0).numpy())
+        drawn.append(draw_boxes(pixels, best, range(len(best)), ranks))
+    return {"train/proposals": drawn}
 
 
 def draw_examples(

@@ -17,6 +17,7 @@ from boxcrew.tasks import frechet_features
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import train
 from tests.helpers.made_examples import write_classes
+from tests.helpers.tiny import BACKBONE
 
 
 def decoded(data: bytes) -> Image:
@@ -50,3 +51,26 @@ def test_a_gan_shows_what_it_makes_after_each_epoch(tmp_path: Path, monkeypatch:
     assert not np.array_equal(first, last)
     written = read_image(run / "plots" / "made.jpg")
     assert np.abs(written.astype(float) - last).mean() < np.abs(written.astype(float) - first).mean()
+
+
+def test_a_detector_of_two_stages_shows_its_proposals(tiny_set: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    settings = {
+        "data": str(tiny_set),
+        "out": str(run),
+        "steps": 2,
+        "batch": 2,
+        "init": "scratch",
+        "trainable": ["*"],
+        "detector": {"backbone": BACKBONE, "size": 96, "neck": 16, "head_width": 32},
+        "trial": False,
+        "loader": {"workers": 0},
+        "deploy": {"threads": 1},
+        "summaries": {"images": 2, "histograms": False},
+    }
+    train(run_config("faster_rcnn_mobile", settings), Screen())
+    events = EventAccumulator(str(run / "tensorboard"))
+    events.Reload()
+    proposals = decoded(events.Images("train/proposals")[-1].encoded_image_string)
+    assert proposals.shape == (96, 2 * 96 + 8, 3)
+    assert (run / "plots" / "train_batch_proposals.jpg").is_file()

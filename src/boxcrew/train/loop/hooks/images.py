@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 FILES = {
     "train/after_augmentation": "train_batch0.jpg",
+    "train/proposals": "train_batch_proposals.jpg",
     "val/labels": "val_batch0_labels.jpg",
     "val/predictions": "val_batch0_pred.jpg",
     "val/made": "made.jpg",
@@ -61,11 +62,20 @@ class ImageSummaries(Hook):
     def on_result(self, trainer: Trainer, evaluation: Evaluation, is_best: bool) -> None:  # noqa: ARG002, FBT001
         if self.config.images:
             self._show(self.task_data.render_predictions(evaluation, self.config.images), step=trainer.step)
+            self._show_inside(trainer)
         self.tensorboard.show(lambda writer: evaluation.show(writer, trainer.step))
         if self.config.histograms and self.tensorboard.is_open:
             task = on_cpu(trainer.eval_copy())
             outputs = _activations(trainer, task)
             self.tensorboard.show(lambda writer: _add_histograms(writer, trainer.step, task, outputs))
+
+    def _show_inside(self, trainer: Trainer) -> None:
+        if trainer.batch is None or trainer.batch.is_blank:
+            return
+        task = on_cpu(trainer.eval_copy())
+        with eval_mode(task):
+            sheets = self.task_data.render_inside(task, trainer.batch, self.config.images)
+        self._show(sheets, step=trainer.step)
 
     def _show(self, sheets: ImageSheets, *, step: int) -> None:
         for name, images in sheets.items():
