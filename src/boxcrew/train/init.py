@@ -115,7 +115,7 @@ class Pretrained(InitConfig):
 
     kind: Literal["pretrained"] = "pretrained"
     weights: str = "efficientnet_lite0"
-    """efficientnet_lite0, 1, 2, picodet_coco (Python packages), a weight file, or a timm name (download)."""
+    """pplcnetv2, efficientnet_lite0, picodet_coco, … (packages), a file, or a timm name (download)."""
     mean: Color | None = None
     """Mean of 0..1 pixels that the weights expect, if it is not the usual one."""
     std: Color | None = None
