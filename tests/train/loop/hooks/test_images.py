@@ -72,5 +72,5 @@ def test_a_detector_of_two_stages_shows_its_proposals(tiny_set: Path, tmp_path: 
     events = EventAccumulator(str(run / "tensorboard"))
     events.Reload()
     proposals = decoded(events.Images("train/proposals")[-1].encoded_image_string)
-    assert proposals.shape == (96, 2 * 96 + 8, 3)
+    assert proposals.shape == (96 + 2 * 8, 2 * 96 + 3 * 8, 3)  # two samples with gaps
     assert (run / "plots" / "train_batch_proposals.jpg").is_file()
