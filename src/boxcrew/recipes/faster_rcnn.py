@@ -48,19 +48,19 @@ def faster_rcnn() -> RunConfig:
 
 @RECIPES.register("faster_rcnn_mobile")
 def faster_rcnn_mobile() -> RunConfig:
-    """A CPU-friendly Faster R-CNN: EfficientNet-Lite0 with ImageNet weights, early layers frozen, small head
+    """A CPU-friendly Faster R-CNN: PP-LCNetV2 with ImageNet weights, early layers frozen, small head
 
     boxcrew train faster_rcnn_mobile data=PATH
     """
     return RunConfig(
         epochs=10,
         batch=8,
-        init=Pretrained(weights="efficientnet_lite0"),
-        # The later stages of the backbone, and everything outside it.
-        trainable=("detector.backbone.body.blocks.[3456]*", "detector.[!b]*"),
+        init=Pretrained(weights="pplcnetv2"),
+        # The last stage of the backbone, and everything outside it.
+        trainable=("detector.backbone.body.stage4*", "detector.[!b]*"),
         task=DetectionConfig(
             detector=FasterRcnnConfig(
-                backbone="tf_efficientnet_lite0",
+                backbone="pplcnetv2_base",
                 size=256,
                 finest_stride="auto",
                 levels=3,
