@@ -90,7 +90,7 @@ def test_a_yaml_file_of_settings(boxcrew: Call, tiny_set: Path, tmp_path: Path) 
     stored = yaml.safe_load((tmp_path / "here" / "config.yaml").read_text())
     assert stored["batch"] == 3
     assert stored["detector"]["backbone"] == BACKBONE
-    assert stored["detector"]["neck"] == 160
+    assert stored["detector"]["class_backbone"] == "pplcnetv2_base"
 
 
 def test_nothing_of_a_users_is_overwritten(

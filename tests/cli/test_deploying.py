@@ -171,8 +171,8 @@ def test_another_batch_than_the_recipes_is_said_and_scaled_on_demand(boxcrew: Ca
     net = ("train", f"data={tiny_set}", *TINY_NET)
     words = (*net, "batch=2")
     result = boxcrew(*words, "--explain")
-    assert "optim.rate 0.003 is stated for batch 8 and used for 2 as it is" in result.out
-    assert "for batch 2 it is 0.0015" in boxcrew(*words, "--explain", "optim.rescale=sqrt").out
+    assert "optim.rate 0.002 is stated for batch 8 and used for 2 as it is" in result.out
+    assert "for batch 2 it is 0.001" in boxcrew(*words, "--explain", "optim.rescale=sqrt").out
     same = boxcrew(*net, "--explain", "batch=8")
     assert same.code == 0
     assert "optim.rate" not in same.out

@@ -13,6 +13,7 @@ from boxcrew.recipes import DEFAULT, RECIPES, describe
 from boxcrew.tasks.base import TASKS
 from boxcrew.tasks.detection import DetectionTask, require_detection
 from boxcrew.train.config import RunConfig
+from boxcrew.train.init import Pretrained
 from boxcrew.train.loop.hooks.freeze import Freeze
 
 NAMES = RECIPES.names()
@@ -56,8 +57,12 @@ def test_all_that_weights_do_not_fill_learns(name: str, finest_stride: int) -> N
     with torch.random.fork_rng():
         task = DetectionTask(build_detector(detector, ("one", "two")))
     freeze = Freeze(task, trainable=config.trainable, unfreeze=config.unfreeze)
-    filled = f"detector.{task.detector.backbone_prefix()}" if config.init.kind == "pretrained" else " "
-    assert all(name.startswith(filled) for name in freeze.never_learn)
+    filled = []
+    if isinstance(config.init, Pretrained):
+        filled.append(f"detector.{task.detector.backbone_prefix()}")
+        if config.init.class_weights and (second := task.detector.class_backbone()):
+            filled.append(f"detector.{second.prefix}")
+    assert all(name.startswith(tuple(filled)) for name in freeze.never_learn)
 
 
 @pytest.mark.parametrize("name", NAMES)

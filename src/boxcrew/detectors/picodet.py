@@ -49,8 +49,8 @@ class PicoDetConfig(DetectorConfig):
     """Name of a timm network; weights for COCO are for lcnet_075."""
     neck: int = Field(default=96, ge=16, le=512, multiple_of=16)
     """Channels of the paths between the maps, and of the heads; weights for COCO are for 96."""
-    class_backbone: str = ""
-    """A second timm network, which helps to tell classes apart, such as pplcnetv2_base; empty: none."""
+    class_backbone: str | None = None
+    """A second timm network that helps to tell classes apart, such as pplcnetv2_base; none by default."""
     num_points: int = Field(default=13, ge=1)
     """Points that learn an object, at most."""
     class_gain: float = Field(default=1.0, ge=0)

@@ -120,8 +120,8 @@ class Pretrained(InitConfig):
     """Mean of 0..1 pixels that the weights expect, if it is not the usual one."""
     std: Color | None = None
     """Standard deviation of 0..1 pixels that the weights expect, if it is not the usual one."""
-    class_weights: str = ""
-    """Weights of detector.class_backbone, named as those of init.weights are; empty: a random start."""
+    class_weights: str | None = None
+    """Weights of detector.class_backbone, named as those of init.weights are; none: a random start."""
 
     def require_source(self) -> None:
         for name in filter(None, (self.weights, self.class_weights)):

@@ -70,9 +70,9 @@ def _tasks(diagnosis: Diagnosis) -> Iterator[Recommendation]:
         yield Recommendation(80 if pairs > _FEW * measured else 46.5, text, "duplicates")
     coverage = diagnosis.anchor_coverage
     if coverage is not None and coverage.matched_fraction < GOOD_COVERAGE:
-        yield Recommendation(
-            60 + 100 * (GOOD_COVERAGE - coverage.matched_fraction), coverage.advice, "coverage"
-        )
+        # Below the causes of bad boxes, which may be the reason why they cannot be matched.
+        weight = min(_SERIOUS, 60 + 100 * (GOOD_COVERAGE - coverage.matched_fraction))
+        yield Recommendation(weight, coverage.advice, "coverage")
     if diagnosis.suspects:
         labels = counted(len(diagnosis.suspects), "label", "labels")
         text = f"The trained detector contradicts {labels}. Check them one by one."
