@@ -36,6 +36,7 @@ from boxcrew.tasks.detection import DetectionData, require_detection
 SETS = ("groceries8_voc", "fashion8_coco", "bccd_voc")
 OURS = {
     "starter": ("starter",),
+    "starter_320": ("starter", "size=320", "transforms.mosaic=0.3"),
     "picodet": ("picodet",),
     "yolo": ("yolo",),
     "ssdlite": ("ssdlite",),
@@ -44,6 +45,7 @@ OURS = {
 }
 LABELS = {
     "starter": "boxcrew starter",
+    "starter_320": "boxcrew starter, 320 px, mosaic",
     "picodet": "boxcrew picodet",
     "yolo": "boxcrew yolo",
     "ssdlite": "boxcrew ssdlite",

@@ -13,7 +13,7 @@ from boxcrew.report.plots.style import SERIES, dress, new_figure, save
 
 CURVES = Path(__file__).parent / "curves.json"
 PLOT = Path(__file__).parents[1] / "docs" / "images" / "accuracy.png"
-COLORS = (*SERIES, "#555555", "#aaaaaa")
+COLORS = (*SERIES, "#000000", "#777777", "#bbbbbb")
 NUM_EVALUATIONS = 6  # evaluations of a peer in a run, the last at its end
 
 

@@ -15,15 +15,15 @@ def rows() -> list[Row]:
         begun = time.monotonic()
         summary = train(Path(folder) / "run")
         seconds = time.monotonic() - begun
-    met = summary["AP50"] > 0.90 and seconds < 360
+    met = summary["AP50"] > 0.95 and summary["AP"] > 0.68 and seconds < 360
     return [
         Row(
             what="`make train` after set-up, on the embedded set",
-            ours=f"AP50 {summary['AP50']:.3f} in {seconds / 60:.1f} minutes",
-            theirs="aim: AP50 above 0.90 in at most 6 minutes",
+            ours=f"AP50 {summary['AP50']:.3f}, AP {summary['AP']:.3f} in {seconds / 60:.1f} minutes",
+            theirs="aim: AP50 above 0.95, AP above 0.68 in at most 6 minutes",
             verdict="met" if met else "missed",
             command="python -m bench starter",
-            detail=f"AP {summary['AP']:.3f}, {summary['images_per_second']:.1f} images/s, "
+            detail=f"{summary['images_per_second']:.1f} images/s, "
             f"data wait {summary['data_wait_share']:.1%}, one run",
         )
     ]

@@ -178,8 +178,8 @@ def test_another_batch_than_the_recipes_is_said_and_scaled_on_demand(boxcrew: Ca
     assert "optim.rate" not in same.out
     fixed = ("schedule=fixed", "schedule.warmup=0", "steps=1", "summaries.every_steps=1", "out=run")
     trained = boxcrew(*words, *fixed, "optim.rescale=linear", "loader.workers=0")
-    assert "for batch 2 it is 0.00075" in trained.out
-    assert json.loads(Path("run/metrics.jsonl").read_text().splitlines()[0])["rate"] == 0.00075
+    assert "for batch 2 it is 0.0005" in trained.out
+    assert json.loads(Path("run/metrics.jsonl").read_text().splitlines()[0])["rate"] == 0.0005
     adrift = boxcrew(*words, "optim=sgd", "optim.rescale=linear")
     assert adrift.code == 2
     assert "optim.reference_batch" in adrift.err
