@@ -197,3 +197,8 @@ def test_weights_for_a_second_backbone_that_is_not_there_are_refused() -> None:
         Pretrained(weights="picodet_coco", class_weights="pplcnetv2").initialize(
             with_second_backbone(PicoDetConfig())
         )
+
+
+def test_an_unknown_second_backbone_is_refused_by_its_setting() -> None:
+    with pytest.raises(UsageError, match=r"detector\.class_backbone=pplcnetv3: .* 'pplcnetv2_base'"):
+        with_second_backbone(TINY, "pplcnetv3")

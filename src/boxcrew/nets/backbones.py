@@ -18,23 +18,31 @@ class Backbone(nn.Module):
     maps beyond the first `num_maps` are left out.
     """
 
-    def __init__(self, name: str, *, finest_stride: int, num_maps: int | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        finest_stride: int,
+        num_maps: int | None = None,
+        setting: str = "detector.backbone",
+    ) -> None:
+        """Build it; `setting` is the one that names it, for messages."""
         from boxcrew.nets.timm_networks import timm
 
         super().__init__()
         if not timm.is_model(name):
             hint = suggest(name, timm.list_models())
-            raise UsageError(f"detector.backbone={name}: no such timm network; {hint}")
+            raise UsageError(f"{setting}={name}: no such timm network; {hint}")
         try:
             with torch.device("meta"):  # only to ask for its strides
                 strides = timm.create_model(name, features_only=True).feature_info.reduction()
         except (RuntimeError, AttributeError, AssertionError) as error:
             problem = f"has no feature maps to attach heads to: {error}"
-            raise UsageError(f"detector.backbone={name}: {problem}") from None
+            raise UsageError(f"{setting}={name}: {problem}") from None
         levels = [i for i, stride in enumerate(strides) if stride >= finest_stride]
         if len(levels) < min(2, num_maps or 2):
             raise UsageError(
-                f"detector.backbone={name}: has strides {strides}, fewer than two from {finest_stride} on",
+                f"{setting}={name}: has strides {strides}, fewer than two from {finest_stride} on",
                 advice="choose another backbone or a smaller detector.finest_stride",
             )
         levels = levels[:num_maps]

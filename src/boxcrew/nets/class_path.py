@@ -28,7 +28,8 @@ class ClassPath(nn.Module):
 
     def __init__(self, name: str, num_classes: int) -> None:
         super().__init__()
-        self.backbone = Backbone(name, finest_stride=_FINEST_STRIDE, num_maps=_NUM_MAPS)
+        setting = "detector.class_backbone"
+        self.backbone = Backbone(name, finest_stride=_FINEST_STRIDE, num_maps=_NUM_MAPS, setting=setting)
         self.normalize = Normalize(*self.backbone.expected_normalization())
         self.neck = TopDown(self.backbone.channels, width=_WIDTH)
         self.heads = nn.ModuleList(_head(num_classes) for _ in range(_NUM_MAPS))
