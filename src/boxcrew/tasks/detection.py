@@ -318,12 +318,10 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
 
     def advice(self, task: Task, *, from_scratch: bool) -> tuple[Advice, ...]:
         advice = super().advice(task, from_scratch=from_scratch)
-        detector, (_, objects) = task.network, counted_objects(*self.train_objects())
-        assert isinstance(detector, DetectorNet)
-        matched = matched_fraction(detector, objects, self.config.transforms)
-        if matched is None:
+        assert isinstance(task.network, DetectorNet)
+        config, (_, objects) = task.network.config, counted_objects(*self.train_objects())
+        if (matched := matched_fraction(task.network, objects, self.config.transforms)) is None:
             return advice
-        config = detector.config
         name = f"{config.name} at size={config.size}"
         return *advice, *unmatched_objects(matched, learned_from=config.learned_from, detector=name)
 
@@ -339,11 +337,8 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         rare = rare_class_missed(list(self.class_counts().values()), rates, remedy=self.config.balance)
         num_objects = sum(rate.num_examples for rate in rates)
         suspects = suspects_of({"val": last.images}, self.source.classes, limit=num_objects)
-        return (
-            *detection_gap(learnt=trained.numbers["AP50"], new=last.numbers["AP50"]),
-            *rare,
-            *doubted_objects(suspects, num_objects),
-        )
+        gap = detection_gap(learnt=trained.numbers["AP50"], new=last.numbers["AP50"])
+        return *gap, *rare, *doubted_objects(suspects, num_objects)
 
     def render_batch(self, batch: Batch, num: int) -> ImageSheets:
         return render_batch(self.source, self.train, batch, num)
