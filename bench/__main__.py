@@ -28,8 +28,10 @@ BENCHES = (
     "allocator",
     "deployment",
     "planner",
+    "planner_detectors",
     "plan_choice",
     "predict",
+    "export",
     "average_precision",
     "data_wait",
     "memory",
@@ -40,6 +42,9 @@ BENCHES = (
     "recipes",
     "loops",
     "networks",
+    "seeds",
+    "proposals",
+    "six_detectors",
     "accuracy",
 )
 TAKES_WORDS = "accuracy"  # the words after its name are its own arguments

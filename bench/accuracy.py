@@ -36,7 +36,7 @@ from boxcrew.tasks.detection import DetectionData, require_detection
 SETS = ("groceries8_voc", "fashion8_coco", "bccd_voc")
 OURS = {
     "starter": ("starter",),
-    "starter_320": ("starter", "size=320", "transforms.mosaic=0.3"),
+    "starter_large": ("starter_large",),
     "picodet": ("picodet",),
     "yolo": ("yolo",),
     "ssdlite": ("ssdlite",),
@@ -45,7 +45,7 @@ OURS = {
 }
 LABELS = {
     "starter": "boxcrew starter",
-    "starter_320": "boxcrew starter, 320 px, mosaic",
+    "starter_large": "boxcrew starter_large",
     "picodet": "boxcrew picodet",
     "yolo": "boxcrew yolo",
     "ssdlite": "boxcrew ssdlite",
@@ -57,7 +57,7 @@ LABELS = {
 RIVALS = {name: "ultralytics" if name == "scratch" else "torchvision" for name in OURS}
 AIMS = {
     ("groceries8_voc", "starter"): "AP50 0.76, AP 0.54",
-    ("fashion8_coco", "starter"): "AP50 0.70, AP 0.47",
+    ("fashion8_coco", "starter_large"): "AP50 0.70, AP 0.47",
     ("bccd_voc", "starter"): "AP50 0.90, AP 0.58",
     ("groceries8_voc", "scratch"): "higher at every evaluation",
 }
@@ -185,7 +185,7 @@ def _point(data: DetectionData, seconds: float, file: Path) -> Point:
 
 
 def _detections(stored: Mapping[str, Any]) -> Detections:
-    return Detections(
+    return Detections.of(
         boxes=torch.tensor(stored["boxes"], dtype=torch.float32).reshape(-1, 4),
         scores=torch.tensor(stored["scores"], dtype=torch.float32),
         labels=torch.tensor(stored["labels"], dtype=torch.int64),

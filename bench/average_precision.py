@@ -85,7 +85,7 @@ def _example(rng: np.random.Generator, key: str) -> EvaluatedImage:
         width=SIDE,
         height=SIDE,
         target=Target.of(boxes, labels),
-        detections=Detections(
+        detections=Detections.of(
             boxes=torch.from_numpy(found.astype(np.float32)),
             scores=torch.from_numpy(rng.random(FOUND).astype(np.float32)),
             labels=torch.from_numpy(guesses),

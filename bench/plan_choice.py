@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.child import boxcrew
-from bench.planner import PHOTOS, POINTS
+from bench.planner import PHOTOS, SSD
 from bench.row import Row, alternate
 from bench.small_set import write_small
 
@@ -22,7 +22,7 @@ COMMAND = "python -m bench plan_choice"
 def rows() -> list[Row]:
     with tempfile.TemporaryDirectory() as name:
         data = write_small("shelf", Path(name) / "data", num_train=PHOTOS, num_val=2)
-        return [_choice(recipe, data) for recipe in POINTS]
+        return [_choice(recipe, data) for recipe in SSD]
 
 
 def _choice(recipe: str, data: Path) -> Row:

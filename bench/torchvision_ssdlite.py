@@ -172,7 +172,7 @@ def _detect(model: nn.Module, record: Record) -> EvaluatedImage:
         width=record.width,
         height=record.height,
         target=record.target,
-        detections=Detections(boxes=boxes, scores=scores, labels=labels - 1),
+        detections=Detections.of(boxes=boxes, scores=scores, labels=labels - 1),
     )
 
 

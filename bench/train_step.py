@@ -131,7 +131,8 @@ def measure_ours(setup: Setup) -> dict[str, float]:
     from boxcrew.deploy.deployment import deploy
     from boxcrew.detectors import build_detector
     from boxcrew.hardware.probe import probe_machine
-    from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
+    from boxcrew.tasks.detection import DetectionTask, require_detection
+    from boxcrew.tasks.detection_inputs import largest_batch
     from boxcrew.train.loop.optim import optimizer_of
     from boxcrew.train.planning.from_settings import choose_plan
     from boxcrew.train.planning.workload import estimate_workload

@@ -80,6 +80,7 @@ def caches(home: Path) -> Iterator[None]:
     folder = home / ".cache" / "boxcrew"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("boxcrew.data.checks.scan.cache_folder", lambda name: folder / name)
+        patch.setattr("boxcrew.data.proposals.store.cache_folder", lambda name: folder / name)
         for user in ("hardware.speed", "plan.observed", "tasks.frechet_features", "train.planning.workload"):
             patch.setattr(f"boxcrew.{user}.cache_folder", lambda name: folder / name)
         yield
@@ -104,6 +105,38 @@ def tiny_set(make_once: MakeOnce) -> Path:
             write_source(open_source("shelf"), folder / "photos", format="voc")
 
     return make_once("tiny_set", write) / "photos"
+
+
+@pytest.fixture(scope="session")
+def exported_run(tiny_run: Path, make_once: MakeOnce) -> Path:
+    """A folder with exported files of that run: model.onnx, model-nms.onnx. Not to be changed."""
+    from boxcrew.export.formats.onnx import onnx_model
+    from boxcrew.export.graphs import ExportGraph
+    from boxcrew.export.run import export
+    from boxcrew.export.settings import ExportConfig
+    from boxcrew.train.output.screen import Screen
+
+    def write(folder: Path) -> None:
+        def kept(graph: ExportGraph) -> bytes:
+            content = onnx_model(graph)
+            (folder / "traced.onnx").write_bytes(content)
+            return content
+
+        for name, settings in (("model-nms", {"nms": True}), ("model", {"triton": True})):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("boxcrew.export.costs._SECONDS", 0.001)
+                patch.setattr("boxcrew.export.run.onnx_model", kept)  # the last one stays
+                out = folder / f"{name}.onnx"
+                export(ExportConfig.of({"run": tiny_run, "out": out, **settings}), Screen())
+
+    return make_once("exported_run", write)
+
+
+@pytest.fixture
+def traced(exported_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's exporter, which takes seconds, is not asked again for the network of `tiny_run`."""
+    content = (exported_run / "traced.onnx").read_bytes()
+    monkeypatch.setattr("boxcrew.export.run.onnx_model", lambda graph: content)
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from boxcrew.tasks.base import PredictionKind
 from tests.helpers.made_examples import make_csv, write_classes
 from tests.helpers.untrained import untrained_run
 
-CLASSES: tuple[type[Model], ...] = (Detector, Classifier, TextModel, Generator)
+CLASSES: tuple[type[Model[Any]], ...] = (Detector, Classifier, TextModel, Generator)
 TEXT = "the tea is on the shelf, and the cup is beside it. "
 
 pytestmark = pytest.mark.usefixtures("undrawn")

@@ -127,3 +127,18 @@ def test_bad_input_is_one_clear_error_and_writes_nothing(
     assert message in result.err
     assert "Traceback" not in result.err
     assert [file.name for file in tmp_path.iterdir()] == ["photos"]
+
+
+def test_proposals_are_measured_for_detectors_that_start_from_them(boxcrew: Call, photos: Path) -> None:
+    quick = ("fast_rcnn", "data=photos", "detector.backbone=lcnet_035", "size=96", "detector.proposals=20")
+    result = boxcrew("doctor", *quick, "init=scratch", "--json")
+    assert result.code == 0, result.err
+    report = json.loads(result.out)
+    coverage = report["proposal_coverage"]
+    assert report["anchor_coverage"] is None
+    assert coverage["mean_proposals"] <= 20
+    assert 0 < coverage["recall70"] <= coverage["recall50"] < 1
+    page = (Path(report["out"]) / "doctor.html").read_text()
+    assert "proposals an image cover" in page
+    assert f"proposals: {coverage['mean_proposals']:.0f} an image cover" in result.err
+    assert photos.is_file()

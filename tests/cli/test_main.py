@@ -212,7 +212,7 @@ def test_help_is_found_wherever_it_is_looked_for(boxcrew: Call) -> None:
         ("evaluate", "here it is: boxcrew val"),
         ("detect", "here it is: boxcrew predict"),
         ("data=photos", "for example: boxcrew train data=photos"),
-        ("photos", "no such command; there are: data, devices"),
+        ("photos", "no such command; there are: compare, data, devices"),
     ],
 )
 def test_a_wrong_command_gets_a_hint(boxcrew: Call, word: str, message: str) -> None:

@@ -15,7 +15,8 @@ from boxcrew.detectors._base import DetectorNet
 from boxcrew.nets.static import hashed_keys
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.cost.estimate import trace_workload
-from boxcrew.tasks.detection import DetectionTask, largest_batch
+from boxcrew.tasks.detection import DetectionTask
+from boxcrew.tasks.detection_inputs import largest_batch
 from boxcrew.testing.detectors import CLASSES, check_any_split, check_draws, noise_batch
 from tests.helpers import two_headed
 from tests.helpers.plans import plan_of

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from boxcrew.core.types import Batch, Losses, PaddedDetections, Target
+from boxcrew.core.types import Batch, Losses, Target
 from boxcrew.data.detection.source import open_source
 from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors import _anchor_coverage as module
 from boxcrew.detectors._anchor_coverage import AnchorCoverage, anchor_coverage
-from boxcrew.detectors._base import DetectorConfig, DetectorNet, build_detector
+from boxcrew.detectors._base import Candidates, DetectorConfig, DetectorNet, build_detector
 from boxcrew.detectors._objects import counted_objects
 from boxcrew.detectors.ssd import SsdConfig
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
@@ -179,9 +179,9 @@ class _Boxless(DetectorNet):
     def losses(self, batch: Batch) -> Losses:
         return Losses(terms={}, weight=torch.zeros(()))
 
-    def decode(self, raw: tuple[Tensor, ...], size: tuple[int, int]) -> PaddedDetections:
+    def candidates(self, raw: tuple[Tensor, ...], size: tuple[int, int]) -> Candidates:
         none = torch.zeros(len(raw[0]), 0)
-        return PaddedDetections(boxes=none[..., None], scores=none, labels=none, valid=none.bool())
+        return Candidates(none[..., None], none, none)
 
     def class_tensors(self) -> dict[str, ClassRows]:
         return {}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Batch, Losses, PaddedDetections
-from boxcrew.detectors import DETECTORS, DetectorConfig, DetectorNet, build_detector, input_hw
+from boxcrew.detectors import DETECTORS, DetectorConfig, DetectorNet, ImageBatches, build_detector, input_hw
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.nets.network import ClassRows
 from boxcrew.tasks.detection import DetectionTask
@@ -73,7 +74,7 @@ def sized_detector(request: pytest.FixtureRequest) -> DetectorNet:
 @pytest.fixture(scope="module")
 def batch(detector_input: tuple[DetectorConfig, Extent]) -> Batch:
     """Two images, the second without objects."""
-    return contract.noise_batch(detector_input[1], (4, 0))
+    return contract.with_regions(contract.noise_batch(detector_input[1], (4, 0)), detector_input[0])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -82,10 +83,10 @@ def test_settings(name: str) -> None:
 
 
 def test_forward_decode_and_state(detector: DetectorNet, batch: Batch) -> None:
-    raw = contract.check_forward(detector, batch.inputs)
+    raw = contract.check_forward(detector, batch)
     contract.check_decode(detector, raw, input_hw(batch.inputs))
     with narrow_if_large(detector.config):
-        contract.check_state_is_complete(detector, batch.inputs, raw)
+        contract.check_state_is_complete(detector, batch, raw)
 
 
 def test_any_split(detector: DetectorNet, batch: Batch) -> None:
@@ -172,13 +173,13 @@ class WrongRows(SsdLite):
 
 
 class SolvesByChance(RidgeHeaded):
-    def solve(self, stage: str, batches: Iterable[Batch]) -> None:
-        super().solve(stage, batches)
+    def solve(self, stage: str, batches: ImageBatches, workspace: Path) -> None:
+        super().solve(stage, batches, workspace)
         self.scores.weight.add_(torch.randn_like(self.scores.weight))
 
 
 class SolvesNothing(RidgeHeaded):
-    def solve(self, stage: str, batches: Iterable[Batch]) -> None: ...
+    def solve(self, stage: str, batches: ImageBatches, workspace: Path) -> None: ...
 
 
 def toy(kind: type[SsdLite]) -> SsdLite:
@@ -192,9 +193,9 @@ def fails(check: Callable[[], object]) -> str:
 
 
 def test_an_image_that_depends_on_others_is_noticed() -> None:
-    images = contract.noise_batch((64, 64), (1, 1)).inputs
-    contract.check_forward(toy(SsdLite), images)
-    fails(lambda: contract.check_forward(toy(MixesImages), images))
+    batch = contract.noise_batch((64, 64), (1, 1))
+    contract.check_forward(toy(SsdLite), batch)
+    fails(lambda: contract.check_forward(toy(MixesImages), batch))
 
 
 def check_padding(kind: type[SsdLite]) -> None:

@@ -11,6 +11,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.detectors._faster_rcnn_config import FasterRcnnConfig
 from boxcrew.detectors.faster_rcnn import FasterRcnn
 from boxcrew.testing.detectors import CLASSES, check_any_split, noise_batch
+from tests.helpers.by_heart import ap50_by_heart
 from tests.helpers.tiny import BACKBONE
 
 
@@ -88,3 +89,19 @@ def test_anchors_are_adapted_to_boxes() -> None:
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         tiny(**settings)
+
+
+def test_sixteen_images_are_learned_by_heart() -> None:
+    config = FasterRcnnConfig(
+        size=128,
+        backbone=BACKBONE,
+        levels=2,
+        pyramid="fpn_norm",
+        neck=48,
+        head_width=256,
+        rpn_samples=64,
+        rpn_positive_iou=0.5,
+        proposals=60,
+        regions=32,
+    )
+    assert ap50_by_heart(config, steps=70, rate=5e-3) > 0.95

@@ -116,13 +116,12 @@ def test_detections_are_torchvisions(pair: Pair) -> None:
         ours = pair.ours.predict(pair.images)
     for found, other in zip(ours, theirs, strict=True):
         assert len(found) == len(other["scores"]) > 20
+        scores, labels, boxes = map(torch.from_numpy, (found.scores, found.labels, found.boxes))
         assert float(other["scores"].std()) > 0.02
-        torch.testing.assert_close(found.scores.double(), other["scores"], rtol=0, atol=1e-4)
+        torch.testing.assert_close(scores.double(), other["scores"], rtol=0, atol=1e-4)
         # Scores that differ by rounding alone may change places.
-        same = (found.labels + 1 == other["labels"][:, None]) & (
-            (found.scores - other["scores"][:, None]).abs() < 1e-4
-        )
-        apart = (found.boxes - other["boxes"][:, None]).abs().amax(dim=-1)
+        same = (labels + 1 == other["labels"][:, None]) & ((scores - other["scores"][:, None]).abs() < 1e-4)
+        apart = (boxes - other["boxes"][:, None]).abs().amax(dim=-1)
         assert float(apart.masked_fill(~same, torch.inf).amin(dim=1).max()) < 1e-2
 
 

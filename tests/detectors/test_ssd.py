@@ -127,9 +127,9 @@ def test_detections_are_torchvisions(pair: Pair) -> None:
     theirs = pair.theirs.postprocess_detections(raw, [anchors] * 2, [(300, 300)] * 2)
     for ours, other in zip(pair.ours.decode((scores, offsets), (300, 300)).unpad(), theirs, strict=True):
         assert len(ours) == 200
-        torch.testing.assert_close(ours.scores, other["scores"])
-        assert torch.equal(ours.labels + 1, other["labels"])
-        torch.testing.assert_close(ours.boxes, other["boxes"], rtol=1e-4, atol=1e-2)
+        torch.testing.assert_close(torch.from_numpy(ours.scores), other["scores"])
+        assert torch.equal(torch.from_numpy(ours.labels) + 1, other["labels"])
+        torch.testing.assert_close(torch.from_numpy(ours.boxes), other["boxes"], rtol=1e-4, atol=1e-2)
 
 
 def test_torchvisions_names_are_known(pair: Pair) -> None:

@@ -235,8 +235,8 @@ def test_a_detection_is_scored_by_confidence_times_class() -> None:
     cell[10:] = torch.tensor([-0.5, 0.9, 1.7])
     (found,) = tiny().decode((numbers,), (SIDE, SIDE)).unpad()
     assert found.labels.tolist() == [2, 1]
-    torch.testing.assert_close(found.scores, torch.tensor([0.8, 0.72]))
-    torch.testing.assert_close(found.boxes[0], torch.tensor([32.0, 32.0, 48.0, 64.0]))
+    torch.testing.assert_close(torch.from_numpy(found.scores), torch.tensor([0.8, 0.72]))
+    torch.testing.assert_close(torch.from_numpy(found.boxes)[0], torch.tensor([32.0, 32.0, 48.0, 64.0]))
 
 
 @pytest.mark.parametrize("head", ["fc", "conv"])

@@ -73,10 +73,17 @@ def other_runs(make_once: MakeOnce) -> Path:
 
 @pytest.fixture
 def desk(
-    tmp_path: Path, tiny_set: Path, tiny_run: Path, other_runs: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    tiny_set: Path,
+    tiny_run: Path,
+    other_runs: Path,
+    exported_run: Path,
+    traced: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Path:
     """A directory with all that the documentation speaks of."""
     make_small(monkeypatch)
+    monkeypatch.setattr("boxcrew.export.costs._SECONDS", 0.001)
     shutil.copytree(other_runs, tmp_path / "runs")
     shutil.copytree(tiny_set, tmp_path / "photos")
     new = tmp_path / "photos" / "new"
@@ -85,6 +92,8 @@ def desk(
     shutil.copy(photo, new / "one.png")
     shutil.copy(photo, tmp_path / "photo.jpg")
     write_clip(tmp_path / "clip")
+    for name in ("model.onnx", "model-nms.onnx"):
+        shutil.copy(exported_run / name, tmp_path / name)
     shutil.copytree(tiny_run, tmp_path / "runs" / "detect" / "train")
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -23,7 +23,7 @@ def judge() -> Judge:
 
     def make(target: Target, rows: list[tuple[int, float, list[float]]], key: str = "a") -> EvaluatedImage:
         best_first = sorted(rows, key=lambda row: -row[1])
-        detections = Detections(
+        detections = Detections.of(
             boxes=torch.tensor([row[2] for row in best_first], dtype=torch.float32).reshape(-1, 4),
             scores=torch.tensor([row[1] for row in best_first], dtype=torch.float32),
             labels=torch.tensor([row[0] for row in best_first], dtype=torch.int64),
@@ -48,7 +48,7 @@ def perturbed(target: Target, size: tuple[int, int], random: np.random.Generator
     labels = np.concatenate([labels, random.integers(0, 8, num_false)])
     scores = random.random(len(labels))
     order = np.argsort(-scores)
-    return Detections(
+    return Detections.of(
         boxes=torch.tensor(every[order], dtype=torch.float32),
         scores=torch.tensor(scores[order], dtype=torch.float32),
         labels=torch.tensor(labels[order], dtype=torch.int64),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest import mock
 
 import numpy as np
@@ -10,14 +12,16 @@ import torch
 from torch import nn
 
 from boxcrew.core.types import Batch
+from boxcrew.data.config import DataConfig
 from boxcrew.data.detection.formats.shelf import ShelfSource
 from boxcrew.data.detection.source import open_source
 from boxcrew.data.loading.workers import Workers
 from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors import DetectorConfig
 from boxcrew.tasks.base import Task
-from boxcrew.tasks.data import EvalOptions, LoaderOptions
+from boxcrew.tasks.data import EvalOptions, LoaderOptions, OpenOptions, SolveOptions
 from boxcrew.tasks.detection import DetectionConfig, DetectionData
+from boxcrew.tasks.detection_inputs import stored_regions
 
 STILL = TransformsConfig(expand=1.0, crop=False, flip=0.0, colour=0.0)
 OPTIONS = EvalOptions(batch=8, workers=Workers())
@@ -34,21 +38,29 @@ def ap50_by_heart(detector: DetectorConfig, *, steps: int, rate: float = 1e-2) -
         for record in shelf.train
         if np.diff(record.target.boxes.reshape(-1, 2, 2), axis=1).min() > MIN_SIDE
     ]
-    shelf = replace(shelf, train=tuple(few[:16]), val=tuple(few[:16]))
+    few = few[:16]
+    regions = stored_regions(
+        detector, shelf.source, few, OpenOptions(data=DataConfig(path="shelf"), seed=0, workers=2)
+    )
+    shelf = replace(shelf, train=tuple(few), val=tuple(few), regions=regions)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         task = shelf.task().train()
     batch = next(iter(shelf.loader(LoaderOptions(batch=16, seed=0)).batches(num_steps=1)))
     optimizer = torch.optim.AdamW(task.parameters(), lr=rate, fused=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps)
-    for _ in range(steps):
-        losses = task(batch)
+    for step in range(steps):
+        losses = task(replace(batch, draws=batch.draws + 16 * step))  # other regions and anchors in each step
         optimizer.zero_grad()
         torch.autograd.backward(losses.total() / losses.weight)
         torch.nn.utils.clip_grad_norm_(task.parameters(), 10)
         optimizer.step()
         schedule.step()
     settle(task, batch)
+    for stage in detector.stages():
+        if stage.kind == "solve":
+            with torch.no_grad(), TemporaryDirectory() as folder:
+                shelf.solve(task.eval(), stage.name, SolveOptions(**vars(OPTIONS), workspace=Path(folder)))
     return shelf.evaluate(task.eval(), lambda inputs: inputs, OPTIONS).numbers["AP50"]
 
 

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any
 from unittest import mock
 
+from timm.models import vgg
 from torch import nn
 
 from boxcrew.detectors import DETECTORS, DetectorConfig, DetectorNet
@@ -77,6 +78,10 @@ def narrowed(config: RunConfig) -> AbstractContextManager[None]:
     if not isinstance(config.task, DetectionConfig):
         return nullcontext()
     detector = config.task.detector
-    if getattr(detector, "backbone", None) in WIDE and isinstance(config.init, Scratch):
+    backbone = getattr(detector, "backbone", None)
+    if backbone in WIDE and isinstance(config.init, Scratch):
         return _narrow_detector(detector)
+    if backbone in vgg.cfgs:
+        narrow = [_narrow(width) if isinstance(width, int) else width for width in vgg.cfgs[backbone]]
+        return mock.patch.dict(vgg.cfgs, {backbone: narrow})
     return narrow_if_large(detector)

@@ -14,7 +14,7 @@ from boxcrew.data.loading.example_samples import eval_example_batches
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.base import TASKS, Task
 from boxcrew.tasks.classification import ClassificationConfig, ClassificationData
-from boxcrew.tasks.data import EvalOptions
+from boxcrew.tasks.data import SolveOptions
 from boxcrew.tasks.net_configs import CnnConfig
 from boxcrew.train.config import RunConfig
 
@@ -37,7 +37,7 @@ class RidgeToyConfig(ClassificationConfig):
 class RidgeToyData(ClassificationData):
     config_class = RidgeToyConfig
 
-    def solve(self, task: Task, stage: str, options: EvalOptions) -> tuple[str, ...]:
+    def solve(self, task: Task, stage: str, options: SolveOptions) -> tuple[str, ...]:
         """The head becomes the ridge regression from features to one-hot classes (+1 and -1)."""
         assert stage == "ridge"
         assert not task.training

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -12,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.core.stage import Stage
-from boxcrew.core.types import Batch, PaddedDetections
-from boxcrew.detectors import DETECTORS
+from boxcrew.core.types import Batch
+from boxcrew.detectors import DETECTORS, Candidates, ImageBatches
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.config import RunConfig
@@ -48,7 +49,7 @@ class RidgeHeaded(TwoHeaded):
         self.register_buffer("num_solved", torch.tensor(0))
         self.register_buffer("is_solved", torch.tensor(data=False))
 
-    def solve(self, stage: str, batches: Iterable[Batch]) -> None:
+    def solve(self, stage: str, batches: ImageBatches, workspace: Path) -> None:
         """Center the features in a first pass; in a second add up what the normal equations need."""
         assert stage == "ridge"
         assert not self.training
@@ -81,10 +82,10 @@ class RidgeHeaded(TwoHeaded):
         wanted = 2 * F.one_hot(numbers, 1 + len(self.classes)).double() - 1
         return self._hidden(maps, regions)[valid].double(), wanted[valid]
 
-    def decode(self, raw: tuple[Tensor, ...], size: tuple[int, int]) -> PaddedDetections:
+    def candidates(self, raw: tuple[Tensor, ...], size: tuple[int, int]) -> Candidates:
         scores, *rest = raw
         logits = (((scores + 1) / 2).clamp(1e-6, 1)).log()  # softmax makes shares of the estimates
-        return super().decode((torch.where(self.is_solved, logits, scores), *rest), size)
+        return super().candidates((torch.where(self.is_solved, logits, scores), *rest), size)
 
 
 def ridge_headed() -> RunConfig:

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.core.input_size import InputSize
-from boxcrew.core.types import Batch, Losses, PaddedDetections
-from boxcrew.detectors._base import DETECTORS, DetectorConfig, DetectorNet, input_hw
+from boxcrew.core.types import Batch, Losses
+from boxcrew.detectors._base import DETECTORS, Candidates, DetectorConfig, DetectorNet, input_hw
 from boxcrew.nets.anchors import BoxCoder, to_xyxy
 from boxcrew.nets.layers import Normalize
 from boxcrew.nets.network import ClassRows
@@ -139,7 +139,7 @@ class TwoHeaded(DetectorNet):
         boxes = clip_boxes_to_image(self.code.decode(shifts.detach(), anchors_on(size, shifts)), size)
         valid = (boxes[..., 2:] - boxes[..., :2] >= 1).all(dim=-1)
         groups = torch.zeros_like(valid, dtype=torch.int64)
-        chosen = nms_top_k(boxes, objectness, groups, valid, iou=0.7, count=NUM_PROPOSALS)
+        chosen = nms_top_k(boxes, objectness, groups, valid, num_groups=1, iou=0.7, count=NUM_PROPOSALS)
         return chosen.gather(boxes), chosen
 
     def _head(self, maps: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
@@ -157,21 +157,13 @@ class TwoHeaded(DetectorNet):
         hidden: Tensor = self.hidden(pooled.flatten(1)).relu().unflatten(0, boxes.shape[:2])
         return hidden
 
-    def decode(self, raw: tuple[Tensor, ...], size: tuple[int, int]) -> PaddedDetections:
+    def candidates(self, raw: tuple[Tensor, ...], size: tuple[int, int]) -> Candidates:
         from torchvision.ops import clip_boxes_to_image
 
         scores, offsets, boxes, valid = raw
         best, labels = scores.softmax(dim=-1)[..., 1:].max(dim=-1)
         moved = clip_boxes_to_image(self.code.decode(offsets, _to_centers(boxes)), size)
-        valid = (valid > 0) & (best > self.config.score_threshold)
-        count = self.config.max_detections
-        chosen = nms_top_k(moved, best, labels, valid, iou=self.config.nms_iou, count=count)
-        return PaddedDetections(
-            boxes=chosen.gather(moved),
-            scores=chosen.gather(best),
-            labels=chosen.gather(labels),
-            valid=chosen.valid,
-        )
+        return Candidates(moved, best * (valid > 0), labels)
 
     def class_tensors(self) -> Mapping[str, ClassRows]:
         return dict.fromkeys(("scores.weight", "scores.bias"), ClassRows(shared=1))

@@ -16,11 +16,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from boxcrew.core.config import Tree, to_yaml
 from boxcrew.core.errors import UsageError
+from boxcrew.core.stage import stage_folders
 from boxcrew.data.detection.source import Record, Source
 from boxcrew.nets.packaged import PACKAGED
+from boxcrew.nets.weights import find_weights, read_weights
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks import detection, frechet_features
 from boxcrew.train.config import RunConfig
@@ -36,9 +39,14 @@ WriteSome = Callable[[Path, Callable[[Source], dict[str, tuple[Record, ...]]]], 
 InChild = Callable[..., int]
 SIZE = 64
 
+SMALL_HEAD = {"head_width": 32, "neck": 16, "proposals": 20, "proposal_method": "fast", "regions": 8}
+SMALL_CROPS = {"crop_size": 32, "context": 2}
+
 VARIANTS: dict[str, tuple[str, Tree]] = {
     **{name: (name, {}) for name in RECIPES.names()},
     "starter": ("starter", {"transforms": {"mosaic": 0.5, "mixup": 0.5, "mix_until": 0.6}}),
+    **{name: (name, {"detector": SMALL_HEAD}) for name in ("fast_rcnn_vgg16", "sppnet_vgg16")},
+    **{name: (name, {"detector": {**SMALL_HEAD, **SMALL_CROPS}}) for name in ("rcnn", "rcnn_vgg16")},
     "a language model": ("rnn", {"data": "shop_talk", "task": {"length": 16}}),
     "a WGAN-GP": (
         "gan",
@@ -65,7 +73,8 @@ original = Trainer._update
 def update(self, loss, phase):
     if self.step == given["step"]:
         # Checkpoints are written while the next steps run: without one there is nothing to resume from.
-        while not any(int(file.parent.name) for file in Path(config.out).glob("checkpoints/[0-9]*/COMMIT")):
+        written = "**/checkpoints/[0-9]*/COMMIT"
+        while not any(int(file.parent.name) for file in Path(config.out).glob(written)):
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
     return original(self, loss, phase)
@@ -132,11 +141,15 @@ def test_killed_and_resumed_it_is_as_if_never_stopped(
     settings = place / "settings.yaml"
     settings.write_text(to_yaml(killed))
     assert in_child(KILLED_IN_A_STEP, settings=str(settings), step=killed.steps - 1) == -signal.SIGKILL
-    newest, _ = newest_checkpoint(out / "checkpoints")
+    first = "" if not killed.task.stages() else stage_folders(killed.task.stages())[0]
+    newest, _ = newest_checkpoint(out / first / "checkpoints")
     assert newest is not None
     assert 0 < newest.step < killed.steps
     with narrowed(killed):
         resume(out, {}, Screen())
         train(shrunk(name, few, whole), Screen())
-    require_same_run(whole, out)
-    assert [step for step, _ in shown_without_times(out)["loss"]] == list(range(1, killed.steps + 1))
+    require_same_run(whole / first, out / first)
+    wanted, weights = (read_weights(find_weights(run, which="best")).state for run in (whole, out))
+    assert all(torch.equal(weights[name], value) for name, value in wanted.items())
+    shown = [step for step, _ in shown_without_times(out / first)["loss"]]
+    assert shown == list(range(1, killed.steps + 1))

@@ -10,7 +10,7 @@ from torchvision.models.detection.rpn import AnchorGenerator, RegionProposalNetw
 from boxcrew.nets.anchor_grid import AnchorGrid, best_overlaps, cell_shapes
 from boxcrew.nets.anchors import to_xyxy
 from boxcrew.nets.region_head import CODE, RegionChoice, sample_regions
-from boxcrew.nets.region_targets import Truth, label_boxes
+from boxcrew.nets.region_targets import OverlapRule, Truth, label_boxes
 from boxcrew.nets.rpn import AnchorScores, ProposalLimits, propose
 from boxcrew.nets.static import hashed_keys
 
@@ -19,6 +19,8 @@ GRIDS = [
     AnchorGrid(stride=stride, shapes=cell_shapes((size,), (0.5, 1, 2), rounded=True), at_corners=True)
     for stride, size in ((8, 24), (16, 48), (32, 96))
 ]
+
+RPN = OverlapRule(positive_iou=0.7, negative_iou=0.3, best_too=True)
 
 
 def anchors_of_levels() -> list[Tensor]:
@@ -44,7 +46,7 @@ def truth_of(boxes: Tensor, labels: Tensor, difficult: Tensor | None = None) -> 
 
 def test_labels_of_anchors_are_torchvisions() -> None:
     anchors, truth = to_xyxy(torch.cat(anchors_of_levels())), some_truth()
-    ours = label_boxes(anchors, truth, positive_iou=0.7, negative_iou=0.3, best_too=True)
+    ours = label_boxes(anchors, truth, RPN)
     rpn = _their_rpn()
     targets = [{"boxes": boxes[labels >= 0]} for boxes, labels in zip(truth.boxes, truth.labels, strict=True)]
     labels, boxes = rpn.assign_targets_to_anchors([anchors, anchors], targets)
@@ -59,7 +61,7 @@ def test_labels_of_anchors_are_torchvisions() -> None:
 def test_an_object_that_no_anchor_touches_makes_no_anchor_positive() -> None:
     anchors = torch.tensor([[0.0, 0, 10, 10], [10, 0, 20, 10]])
     truth = truth_of(torch.tensor([[[50.0, 50, 60, 60]]]), torch.tensor([[0]]))
-    labels = label_boxes(anchors, truth, positive_iou=0.7, negative_iou=0.3, best_too=True)
+    labels = label_boxes(anchors, truth, RPN)
     assert not labels.positive.any()
     assert labels.negative.all()
     theirs = Matcher(0.7, 0.3, allow_low_quality_matches=True)(torch.zeros(1, 2))
@@ -70,14 +72,14 @@ def test_difficult_objects_are_neither_learned_nor_background() -> None:
     boxes = torch.tensor([[[0.0, 0, 10, 10], [40, 0, 50, 10]]])
     truth = truth_of(boxes, torch.tensor([[0, 0]]), torch.tensor([[True, False]]))
     anchors = torch.tensor([[0.0, 0, 10, 10], [40, 0, 50, 10], [80, 0, 90, 10]])
-    labels = label_boxes(anchors, truth, positive_iou=0.7, negative_iou=0.3, best_too=True)
+    labels = label_boxes(anchors, truth, RPN)
     assert labels.positive.tolist() == [[False, True, False]]
     assert labels.negative.tolist() == [[False, False, True]]
 
 
 def test_without_objects_everything_is_background() -> None:
     truth = truth_of(torch.zeros(1, 1, 4), torch.tensor([[-1]]))
-    labels = label_boxes(torch.rand(5, 4).cumsum(1), truth, positive_iou=0.7, negative_iou=0.3, best_too=True)
+    labels = label_boxes(torch.rand(5, 4).cumsum(1), truth, RPN)
     assert labels.negative.all()
 
 

@@ -141,7 +141,7 @@ def boxes_and_scores() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 @pytest.mark.parametrize("count", [3, 100])
 def test_suppression_is_that_of_torchvision(count: int) -> None:
     boxes, scores, groups, valid = boxes_and_scores()
-    chosen = nms_top_k(boxes, scores, groups, valid, iou=0.5, count=count)
+    chosen = nms_top_k(boxes, scores, groups, valid, num_groups=2, iou=0.5, count=count)
     assert chosen.index.shape == (3, count)
     for row in range(3):
         real = valid[row].nonzero().squeeze(1)
@@ -152,7 +152,9 @@ def test_suppression_is_that_of_torchvision(count: int) -> None:
 def test_suppression_passes_no_gradient_and_changes_nothing() -> None:
     boxes, scores, groups, valid = boxes_and_scores()
     before = boxes.clone(), scores.clone()
-    chosen = nms_top_k(boxes.requires_grad_(), scores.requires_grad_(), groups, valid, iou=0.5, count=5)
+    chosen = nms_top_k(
+        boxes.requires_grad_(), scores.requires_grad_(), groups, valid, num_groups=2, iou=0.5, count=5
+    )
     chosen.gather(boxes).sum().backward()  # type: ignore[no-untyped-call]
     assert scores.grad is None
     assert boxes.grad is not None
@@ -168,7 +170,7 @@ def step(device: str) -> list[Tensor]:
     draws = torch.zeros(2, dtype=torch.int64, device=device)
     mask = scores > 0.5
     sampled = sample_balanced(mask, ~mask, hashed_keys(draws, 50), count=8, max_positive=4)
-    suppressed = nms_top_k(boxes, scores, draws[:, None].expand(2, 50), mask, iou=0.5, count=70)
+    suppressed = nms_top_k(boxes, scores, draws[:, None].expand(2, 50), mask, num_groups=1, iou=0.5, count=70)
     chosen = indices_of(sampled, count=8)
     return [sampled, chosen.gather(boxes), suppressed.index, suppressed.valid, suppressed.gather(scores)]
 

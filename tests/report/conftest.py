@@ -34,7 +34,7 @@ def make_evaluated(num_classes: int) -> list[EvaluatedImage]:
         boxes = np.concatenate([corner, corner + 20 + random.random((count, 2)) * 100], axis=1)
         labels = random.integers(0, max(1, num_classes - 1), count)
         scores = np.sort(random.random(count).astype(np.float32))[::-1]
-        detections = Detections(
+        detections = Detections.of(
             boxes=torch.tensor(boxes + random.normal(0, 8, boxes.shape), dtype=torch.float32),
             scores=torch.tensor(scores.copy()),
             labels=torch.tensor(labels),

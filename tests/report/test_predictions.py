@@ -10,21 +10,24 @@ import torch
 
 from boxcrew.core.types import Detections
 from boxcrew.data.images.reading import read_image
+from boxcrew.data.images.source_image import DecodedImage
 from boxcrew.data.images.video import VideoFrame
-from boxcrew.report.predictions import ClassResult, GeneratedImages, Result
+from boxcrew.report.generated_images import GeneratedImages
+from boxcrew.report.predictions import ClassResult, Result
 from boxcrew.report.predictions_folder import ClassFile, PredictionFolder
 
 CLASSES = ("phone", "books")
 
 
 def result(name: str | None = "a/photo.jpg") -> Result:
-    detections = Detections(
+    detections = Detections.of(
         boxes=torch.tensor([[10.0, 20.0, 60.0, 80.0], [0.0, 0.0, 100.0, 50.0]]),
         scores=torch.tensor([0.9, 0.5]),
         labels=torch.tensor([1, 0]),
     )
     image = np.zeros((100, 200, 3), dtype=np.uint8)
-    return Result(path=Path(name) if name else None, image=image, detections=detections, classes=CLASSES)
+    path = Path(name) if name else None
+    return Result(path=path, source=DecodedImage(image), detections=detections, classes=CLASSES)
 
 
 def test_all_forms_say_the_same(tmp_path: Path) -> None:

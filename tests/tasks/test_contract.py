@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,9 @@ from boxcrew.core.types import Floats
 from boxcrew.data.config import DataConfig
 from boxcrew.data.detection.source import Record
 from boxcrew.data.images.reading import write_image
+from boxcrew.data.images.source_image import DecodedImage
 from boxcrew.data.loading.workers import Workers
+from boxcrew.detectors import ProposalConfig
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks import frechet_features
 from boxcrew.tasks.base import TASKS
@@ -158,7 +162,9 @@ def test_regions_reach_the_network_when_it_is_evaluated(
     # The same images, one by one and with their regions: the same boxes.
     predict = DetectionData.predictor(config, task, lambda inputs: inputs)
     for record, image in zip(task_data.val, evaluation.images, strict=True):
-        (detections,), _ = predict([task_data.source.read(record)], [near_objects(record)])
+        given = functools.partial(lambda boxes, _: boxes, near_objects(record))
+        predictor = replace(predict, propose=given)
+        (detections,), _ = predictor([predictor.prepare(DecodedImage(task_data.source.read(record)))])
         torch.testing.assert_close(detections.boxes, image.detections.boxes, rtol=1e-3, atol=0.01)
     assert all(len(inputs) == 2 for inputs in seen)
 
@@ -187,8 +193,10 @@ def test_a_step_of_a_recipe_stays_on_its_device(
     config = RECIPES.get(name)()
     kind = TASKS.get(config.task.name)
     path = tiny_set if config.task.predicts == "boxes" else write_pictures(tmp_path)
-    size = {"size": 28} if config.task.predicts == "images" else {}  # a GAN makes squares
+    size: dict[str, Any] = {"size": 28} if config.task.predicts == "images" else {}  # a GAN makes squares
     options = OpenOptions(data=DataConfig(path=str(path)), seed=0)
+    if isinstance(config.task, DetectionConfig) and isinstance(config.task.detector, ProposalConfig):
+        size = {"detector": config.task.detector.model_copy(update={"proposal_method": "fast"})}
     opened = kind.open(config.task.model_copy(update=size), options)
     check_devices(opened.task(), opened.largest_batch(2), lambda task: optim.optimizer_of(task, config.optim))
 

@@ -44,7 +44,7 @@ def evaluated(records: Sequence[Record], classes: tuple[str, ...], answer: Answe
     evaluated = []
     for record in records:
         prediction = answer(record)
-        detections = Detections(
+        detections = Detections.of(
             boxes=torch.from_numpy(prediction.boxes),
             scores=torch.full((len(prediction),), 0.95),
             labels=torch.from_numpy(prediction.labels),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,10 +14,12 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.types import Batch, Floats, Target
 from boxcrew.data.detection.source import Record, open_source
 from boxcrew.data.detection.writers import write_source
+from boxcrew.data.images.source_image import EncodedImage
 from boxcrew.data.loading.collate import stack_images
 from boxcrew.data.loading.workers import Workers
 from boxcrew.data.transforms.pipeline import TransformsConfig
-from boxcrew.tasks.data import EvalOptions
+from boxcrew.detectors import ImageBatches
+from boxcrew.tasks.data import SolveOptions
 from boxcrew.tasks.detection import DetectionConfig, DetectionData, DetectionTask
 from boxcrew.train.config import RunConfig
 from tests.helpers import staged_detector
@@ -68,12 +70,17 @@ def observe(monkeypatch: pytest.MonkeyPatch) -> Observe:
     def run(task_data: DetectionData, *, batch: int = 3, workers: int = 0) -> Recorder:
         recorder = Recorder()
 
-        def solve(self: RidgeHeaded, stage: str, batches: Iterable[Batch]) -> None:
+        def solve(self: RidgeHeaded, stage: str, batches: ImageBatches, workspace: Path) -> None:
             assert stage == "ridge"
             recorder.passes = [list(batches), list(batches)]
 
         monkeypatch.setattr(RidgeHeaded, "solve", solve)
-        options = EvalOptions(batch=batch, workers=Workers(num=workers), progress=recorder.progress.append)
+        options = SolveOptions(
+            batch=batch,
+            workers=Workers(num=workers),
+            progress=recorder.progress.append,
+            workspace=Path(),
+        )
         recorder.skipped = task_data.solve(task_data.task(), "ridge", options)
         return recorder
 
@@ -115,10 +122,10 @@ def test_images_are_those_of_an_evaluation(task_data: DetectionData, observe: Ob
     """Without augmentation; targets are in pixels of the input."""
     (batch,) = observe(task_data, batch=NUM).passes[0]
     predictor = task_data.predictor(CONFIG, task_data.task(), lambda inputs: inputs)
-    prepared = predictor.prepare([task_data.source.read(each) for each in task_data.train])
-    inputs = stack_images([pixels for pixels, _ in prepared])
-    torch.testing.assert_close(batch.inputs.float(), inputs.float(), atol=3, rtol=0)  # JPEGs read reduced
-    for i, (each, (_, view)) in enumerate(zip(task_data.train, prepared, strict=True)):
+    files = [EncodedImage(Path(str(each.path)).read_bytes()) for each in task_data.train]
+    prepared = [predictor.prepare(file) for file in files]
+    assert torch.equal(batch.inputs, stack_images([image.pixels for image in prepared]))
+    for i, (each, view) in enumerate(zip(task_data.train, [image.view for image in prepared], strict=True)):
         valid = batch.targets["labels"][i] >= 0
         assert batch.targets["labels"][i][valid].tolist() == each.target.labels.tolist()
         original = view.inverse_boxes(batch.targets["boxes"][i][valid].numpy())
@@ -174,7 +181,7 @@ def test_the_class_layer_is_the_ridge_on_the_features(
 
     detector._examples = examples  # type: ignore[method-assign]
     with torch.no_grad():
-        task_data.solve(task, "ridge", EvalOptions(batch=2, workers=Workers()))
+        task_data.solve(task, "ridge", SolveOptions(batch=2, workers=Workers(), workspace=Path()))
     features, wanted = (torch.cat(each) for each in zip(*seen[: len(seen) // 2], strict=True))
     assert int(detector.num_solved) == len(features)
     assert bool(detector.is_solved)
@@ -190,7 +197,7 @@ def test_the_class_layer_is_the_ridge_on_the_features(
 def test_a_detector_without_that_stage(task_data: DetectionData) -> None:
     plain = replace(task_data, config=DetectionConfig())
     with pytest.raises(NotImplementedError, match="ssdlite has no solve stage svm"):
-        plain.solve(plain.task(), "svm", EvalOptions(batch=1, workers=Workers()))
+        plain.solve(plain.task(), "svm", SolveOptions(batch=1, workers=Workers(), workspace=Path()))
 
 
 def test_targets_without_objects(photos: Path, observe: Observe) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from boxcrew.api.images import ImageLike, Warn, as_many, each_of, find_images, load_image, read_ahead
-from boxcrew.api.model import Model
+from boxcrew.api.model import TorchModel
 from boxcrew.data.examples.example_set import Array
 from boxcrew.data.loading.collate import as_tensor
 from boxcrew.report.predictions import ClassResult
@@ -22,7 +22,7 @@ SampleLike = ImageLike | Mapping[str, Any]
 """An image, a row (values by column name) or a text, whichever the network was trained on."""
 
 
-class Classifier(Model):
+class Classifier(TorchModel):
     """A trained classifier.
     `Classifier.load("runs/classify/train").predict("cup.jpg").name`
     """

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from boxcrew.api.model import Model
-from boxcrew.report.predictions import GeneratedImages
+from boxcrew.api.model import TorchModel
+from boxcrew.report.generated_images import GeneratedImages
 from boxcrew.tasks.gan import GanConfig, normal, to_pixels
 
 
-class Generator(Model):
+class Generator(TorchModel):
     """The generator of a trained GAN.
     `Generator.load("runs/gan/train").predict(16).save("generated")`
     """

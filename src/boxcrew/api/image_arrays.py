@@ -18,17 +18,18 @@ are a `UsageError` that names the type, the shape and the reason.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from PIL import Image as Pillow
-from torch import Tensor
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Image
 from boxcrew.data.images.reading import convert_pillow
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Values = npt.NDArray[Any]
 
@@ -44,6 +45,8 @@ def array_image(array: Values) -> Image:
 
 def tensor_image(tensor: Tensor) -> Image:
     """Return the image of a tensor on any device, by the rules of this module."""
+    import torch
+
     what = f"a tensor of {str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
     if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized:
         raise _no_image(what, "give a dense tensor with data")

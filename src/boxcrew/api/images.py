@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import glob
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image as Pillow
-from torch import Tensor
 
 from boxcrew.api.image_arrays import array_image, tensor_image
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.types import Image
 from boxcrew.data.folders import files_below, read_lines
-from boxcrew.data.images.reading import IMAGE_SUFFIXES, convert_pillow, decode_image, read_image
+from boxcrew.data.images.reading import IMAGE_SUFFIXES, convert_pillow, read_file
+from boxcrew.data.images.source_image import DecodedImage, EncodedImage, SourceImage
 from boxcrew.data.images.video import is_video
 
-ImageLike = str | os.PathLike[str] | bytes | IO[bytes] | Pillow.Image | npt.NDArray[Any] | Tensor
-"""The path of a file; its content, as bytes or a file opened in binary mode; a Pillow image of any mode; or
-an array or tensor (see `boxcrew.api.image_arrays`).
+if TYPE_CHECKING:
+    from torch import Tensor
+    from typing_extensions import TypeIs
+
+ImageLike = Union[
+    str, os.PathLike[str], bytes, IO[bytes], EncodedImage, Pillow.Image, npt.NDArray[Any], "Tensor"
+]
+"""The path of a file; its content, as bytes, a file opened in binary mode or an `EncodedImage`; a Pillow
+image of any mode; or an array or tensor (see `boxcrew.api.image_arrays`).
 """
 
 Warn = Callable[[str], None]
@@ -33,28 +40,44 @@ _Read = TypeVar("_Read")
 
 
 def load_image(image: object) -> tuple[Path | None, Image]:
-    """Return the file, or None, and the pixels of an `ImageLike`. All images of users pass here."""
+    """Return the file, or None, and the pixels of an `ImageLike`."""
+    path, opened = open_image(image)
+    return path, opened.read()
+
+
+def open_image(image: object) -> tuple[Path | None, SourceImage]:
+    """Return the file, or None, and an `ImageLike` that is decoded when it is needed. All images of users
+    pass here.
+    """
+    if isinstance(image, EncodedImage):
+        return None, image
     if isinstance(image, str | os.PathLike):
-        return _load_file(os.fspath(image))
+        return _open_file(os.fspath(image))
+    if isinstance(image, bytes | bytearray | memoryview):
+        return None, EncodedImage(bytes(image))
     if isinstance(image, Pillow.Image):
         pixels = convert_pillow(image)
         if not pixels.size:
             raise UsageError(f"a Pillow image of {image.width} x {image.height} is empty")
     elif isinstance(image, np.ndarray):
         pixels = array_image(image)
-    elif isinstance(image, Tensor):
+    elif _is_tensor(image):
         pixels = tensor_image(image)
-    elif isinstance(image, bytes | bytearray | memoryview):
-        pixels = decode_image(bytes(image))
     elif hasattr(image, "read"):
-        pixels = decode_image(_read_file_object(image))
+        return None, EncodedImage(_read_file_object(image))
     else:
         wanted = "a path, bytes, a binary file, a Pillow image, an array or a tensor"
         raise UsageError(f"{type(image).__name__} is not an image: give {wanted}")
-    return None, pixels
+    return None, DecodedImage(pixels)
 
 
-def _load_file(name: str) -> tuple[Path, Image]:
+def _is_tensor(value: object) -> TypeIs[Tensor]:
+    """Return whether a value is a tensor; where torch was never imported, nothing is."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _open_file(name: str) -> tuple[Path, SourceImage]:
     path = Path(name)
     if name.startswith(("http://", "https://")):
         raise UsageError(f"{name} is a URL: download it, and give its bytes")
@@ -62,7 +85,7 @@ def _load_file(name: str) -> tuple[Path, Image]:
         raise DataError(f"{name} is a folder, not an image: use predict_many")
     if is_video(path):
         raise DataError(f"{name} is a video, not an image: use predict_many")
-    return path, read_image(path)
+    return path, EncodedImage(read_file(path), name=name)
 
 
 def _read_file_object(file: Any) -> bytes:
@@ -85,7 +108,7 @@ def as_many(inputs: object) -> Iterable[object] | None:
     """
     if isinstance(inputs, np.ndarray):
         return inputs if inputs.ndim == 4 or inputs.dtype.kind in "OU" else None
-    if isinstance(inputs, Tensor):
+    if _is_tensor(inputs):
         return inputs if inputs.ndim == 4 else None
     single = isinstance(inputs, str | bytes | bytearray | memoryview | Path | Mapping)
     if single or hasattr(inputs, "read") or not isinstance(inputs, Iterable):

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from rich.console import Console
-
-from boxcrew.api.runs import run_config, train_run
 from boxcrew.core.config import Tree, put
 from boxcrew.core.errors import UsageError
-from boxcrew.tasks.base import TASKS, PredictionKind
-from boxcrew.tasks.data import OpenOptions
-from boxcrew.train.config import RunConfig
-from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.loading import Loaded, Which, load_task
-from boxcrew.train.run.validate import ValConfig, validate
+
+if TYPE_CHECKING:
+    from boxcrew.tasks.base import PredictionKind
+    from boxcrew.train.config import RunConfig
+    from boxcrew.train.run.loading import Loaded
+
+Which = Literal["best", "last"]
 
 CLASSES: dict[PredictionKind, tuple[str, str]] = {
     "boxes": ("a detector", "Detector"),
@@ -30,63 +30,91 @@ CLASSES: dict[PredictionKind, tuple[str, str]] = {
 
 def prediction_kind(meta: Mapping[str, Any]) -> PredictionKind:
     """Return what the network of a weight file predicts, from the metadata in the file."""
+    from boxcrew.tasks.base import TASKS
+
     kind = TASKS.get(meta["task"]["name"])
     return kind.predicts(kind.facts_class.from_json(meta["facts"]))
 
 
+LoadedT = TypeVar("LoadedT")
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Model:
+class Model(Generic[LoadedT]):
     """A trained network, ready to predict on one device."""
 
     predicts: ClassVar[PredictionKind]
     default_recipe: ClassVar[str]
 
-    loaded: Loaded
-    path: Path  # of the run directory or weight file
+    loaded: LoadedT
+    path: Path  # of the run directory, weight file or exported file
     which: Which
     device: str
 
     @classmethod
+    @abstractmethod
     def load(cls, run: str | Path, which: Which = "best", device: str = "auto") -> Self:
-        """Load a run directory, of which the best or the last weights are used, or a weight file of one."""
-        path = Path(run)
-        loaded = load_task(
+        """Load a run directory, of which the best or the last weights are used, a weight file of one, or an
+        exported file.
+        """
+
+    @property
+    @abstractmethod
+    def classes(self) -> tuple[str, ...]: ...
+
+    @property
+    @abstractmethod
+    def network_name(self) -> str: ...
+
+    @property
+    def _engine(self) -> str | None:
+        """The engine that computes the network, if that is not torch."""
+        return None
+
+    @classmethod
+    def _load_task(cls, path: Path, which: Which, device: str) -> Loaded:
+        """Load a network of torch; `UsageError` if another class is the one for it."""
+        loaded: Loaded = _with_torch("boxcrew.train.run.loading").load_task(
             path,
             which=which,
             device=device,
-            check=lambda meta: cls._require(f"{run} is", prediction_kind(meta)),
+            check=lambda meta: cls._require(f"{path} is", prediction_kind(meta)),
         )
-        return cls(loaded, path, which, device)
+        return loaded
 
     @classmethod
     def train(cls, recipe: str | None = None, *, verbose: bool = True, **settings: Any) -> Self:
         """Train, and load the best weights.
         Settings are those of the command line: `data="photos"`, `epochs=20`, `optim={"rate": 1e-3}`.
         """
+        from rich.console import Console
+
+        runs, screen = _with_torch("boxcrew.api.runs"), _with_torch("boxcrew.train.output.screen")
         tree: Tree = {}
         for key, value in settings.items():
             put(tree, key, str(value) if isinstance(value, Path) else value)
         recipe = recipe or cls.default_recipe
-        config = run_config(recipe, tree)
+        config = runs.run_config(recipe, tree)
         cls._require(f"recipe {recipe} trains", _trained_prediction_kind(config))
-        outcome = train_run(config, Screen(Console(stderr=True) if verbose else None))
+        outcome = runs.train_run(config, screen.Screen(Console(stderr=True) if verbose else None))
         return cls.load(outcome.folder, device=config.device)
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return self.loaded.task.network.classes
 
     def val(self, data: str | Path | None = None, *, split: str = "val", batch: int = 16) -> dict[str, Any]:
         """Return the report on a data set, by default the run's own: `report["numbers"]["AP50"]`."""
+        validation, screen = (
+            _with_torch("boxcrew.train.run.validate"),
+            _with_torch("boxcrew.train.output.screen"),
+        )
         tree: Tree = {"run": self.path, "weights": self.which, "device": self.device}
+        tree |= {"engine": self._engine}
         tree |= {"data": None if data is None else str(data), "split": split, "batch": batch}
-        report: dict[str, Any] = validate(ValConfig.of(tree), Screen())[self.which]
+        reports = validation.validate(validation.ValConfig.of(tree), screen.Screen())
+        report: dict[str, Any] = reports[self.which]
         return report
 
     def __repr__(self) -> str:
-        network = self.loaded.config.title.rpartition(" by ")[2]
         classes = f"{len(self.classes)} classes, " if self.classes else ""
-        return f"{type(self).__name__}({network}, {classes}{self.path})"
+        return f"{type(self).__name__}({self.network_name}, {classes}{self.path})"
 
     @classmethod
     def _require(cls, subject: str, predicts: PredictionKind) -> None:
@@ -96,8 +124,49 @@ class Model:
             raise UsageError(f"{subject} {noun}: use boxcrew.{name}")
 
 
+class TorchModel(Model["Loaded"]):
+    """A network that is used with torch, also if an engine computes it."""
+
+    @classmethod
+    def load(cls, run: str | Path, which: Which = "best", device: str = "auto") -> Self:
+        """Load a run directory, of which the best or the last weights are used, a weight file of one, or an
+        exported file.
+        """
+        path = Path(run)
+        return cls(cls._load_task(path, which, device), path, which, device)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.loaded.task.network.classes
+
+    @property
+    def network_name(self) -> str:
+        return network_name(self.loaded)
+
+
+def network_name(loaded: Loaded) -> str:
+    """Return the name of a loaded network, such as picodet."""
+    return str(loaded.config.title).rpartition(" by ")[2]
+
+
+def _with_torch(module: str) -> Any:
+    """Import a module that needs torch; `UsageError` where boxcrew was installed without it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "boxcrew":
+            raise
+        raise UsageError(
+            f"{error.name} is not installed, which everything but exported files needs",
+            advice="pip install 'boxcrew[train]'",
+        ) from None
+
+
 def _trained_prediction_kind(config: RunConfig) -> PredictionKind:
     """Return what the network of a run will predict, for which some tasks have to open their data."""
+    from boxcrew.tasks.base import TASKS
+    from boxcrew.tasks.data import OpenOptions
+
     if config.task.predicts is not None:
         return config.task.predicts
     kind = TASKS.get(config.task.name)

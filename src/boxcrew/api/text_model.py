@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 from boxcrew.api.images import Warn
-from boxcrew.api.model import Model
+from boxcrew.api.model import TorchModel
 from boxcrew.core.units import counted
 from boxcrew.data.examples.alphabet import unknown_characters
 from boxcrew.tasks.sequence import LanguageNet
@@ -13,7 +13,7 @@ from boxcrew.tasks.sequence import LanguageNet
 _NAMED = 10  # characters that a warning names
 
 
-class TextModel(Model):
+class TextModel(TorchModel):
     """A trained language model of characters.
     `TextModel.load("runs/sequence/train").predict("The shop", num=200)`
     """

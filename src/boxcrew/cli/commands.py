@@ -23,6 +23,7 @@ _VERBS = {  # of other tools
     "continue": "resume",
     "check": "data PATH",
     "convert": "data convert PATH",
+    "onnx": "export",
     "list": "recipes",
     "models": "recipes",
     "config": "settings",

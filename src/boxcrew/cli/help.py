@@ -77,13 +77,15 @@ HELP = {
       boxcrew val run=DIR [data=PATH] [key=value ...]
 
     Settings:
-      run=DIR              directory of the run, or a weight file
+      run=DIR              directory of the run, a weight file or an exported file
       data=PATH            data set; default: that of the run
       format=auto          format of the data set
       split=val            or test, train, all
       weights=best         or last, both
       batch=16             samples that are evaluated at once
       device=auto          or cpu, cuda, cuda:0
+      engine=auto          for an exported file: the fastest of onnxruntime and
+                           openvino, measured for two seconds
 
     Examples:
       boxcrew val run=runs/detect/train split=test
@@ -108,8 +110,10 @@ HELP = {
       0                    a camera (detectors only), until Ctrl-C
 
     Settings:
-      run=DIR              directory of the run, or a weight file
+      run=DIR              directory of the run, a weight file or an exported file
       score=0.25           detections with a lower score are not shown
+      format=cvat          also write the boxes as a data set, to be corrected in a
+                           labelling tool: voc, coco, yolo, labelme, label_studio
       stride=5 frames=100  every fifth frame of a video or camera, at most 100
       out=DIR              directory of the results; default: runs/.../predict
       weights=best         or last
@@ -121,6 +125,69 @@ HELP = {
       boxcrew predict run=runs/detect/train source=photos/new
       boxcrew predict run=runs/detect/train source=clip.mp4 stride=2 out=found
       boxcrew predict run=runs/sequence/train text="The shop" num=200
+    """,
+    "export": """Write a trained network as a file for other programs, and prove it.
+
+    Usage:
+      boxcrew export run=DIR [key=value ...]
+
+    The file is tried on the validation photos before it is written: it has to
+    find the same boxes as the network (0.01 pixels, scores 0.0001). With int8 it
+    may lose a little AP, which is shown. 'val' and 'predict' take the file as
+    run=FILE; Detector.load(FILE) needs no torch.
+
+    Settings:
+      run=DIR              directory of the run, or a weight file
+      format=onnx          or openvino, torch
+      out=FILE             file to write; default: DIR/export/model.onnx
+      nms=true             the file chooses the detections itself
+      int8=true            integers of 8 bits, calibrated with training photos
+      max_loss=0.005       AP that int8 may lose; force=true writes it anyway
+      size=320             another size of the input than in training
+      data=PATH            data set to prove it on; default: that of the run
+      proof=false          write it unproved
+      triton=true          also write a model folder for Triton
+
+    Examples:
+      boxcrew export run=runs/detect/train
+      boxcrew export run=runs/detect/train int8=true
+      boxcrew val run=runs/detect/train/export/model.onnx data=photos
+    """,
+    "compare": """Train several detectors on the same data, and compare them.
+
+    Usage:
+      boxcrew compare data=PATH detectors=all|A,B,... [key=value ...]
+      boxcrew compare runs=DIR,DIR,...
+
+    detectors=all trains rcnn, sppnet, fast_rcnn, faster_rcnn_mobile, yolo and
+    ssdlite on one backbone. All settings of 'boxcrew train' are for every run.
+    The result is a table, a scatter, pictures and a page. 'boxcrew resume
+    run=DIR' continues a comparison that was stopped.
+
+    Settings:
+      time=10m             for each detector; or epochs=, steps=
+      out=DIR              directory of the comparison; default: a new one
+
+    Examples:
+      boxcrew compare data=photos detectors=all time=10m
+      boxcrew compare data=photos detectors=starter,yolo epochs=5
+      boxcrew compare runs=runs/detect/train,runs/detect/train-2
+    """,
+    "proposals": """Propose regions of images, and say how many objects they cover.
+
+    Usage:
+      boxcrew proposals data=PATH [method=fast|quality|RUN] [count=500]
+
+    rcnn, sppnet and fast_rcnn start from these regions (selective search). They
+    are stored, so that training finds them again.
+
+    Settings:
+      method=fast          12 segmentations of an image; quality: 80; the directory
+                           of a run of faster_rcnn: what that proposes
+      count=500            proposals of an image, at most
+
+    Examples:
+      boxcrew proposals data=photos
     """,
     "data": """Show what is in a data set, or convert it to another format.
 

@@ -29,6 +29,11 @@ Explain = Annotated[bool, typer.Option("--explain", help="Show the plan and who 
 Assume = Annotated[str | None, typer.Option("--assume", metavar="MACHINE", help="Plan for another machine.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
+_OF_TRAINING = frozenset(
+    {"torch", "torchvision", "timm", "safetensors", "matplotlib", "tensorboard", "faster_coco_eval"}
+)
+"""Packages of the extra `train`, without which exported files can be used from Python."""
+
 app = typer.Typer(
     cls=Group,
     invoke_without_command=True,
@@ -169,6 +174,9 @@ def _failure_of(error: Exception) -> Failure:
         traceback.print_exception(error)
     if isinstance(error, BoxcrewError):
         return Failure(message=error.message, advice=error.advice, exit_code=error.exit_code)
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _OF_TRAINING:
+        needs = "pip install 'boxcrew[train]'"
+        return Failure(message=f"{error.name} is not installed", advice=needs, exit_code=2)
     if isinstance(error, typer.TyperException):
         return Failure(message=error.format_message(), advice="see --help", exit_code=error.exit_code)
     bug = "this looks like a bug in boxcrew; run it again with --debug to see where"

@@ -18,12 +18,13 @@ from boxcrew.cli.predict_files import output_folder, write_results
 from boxcrew.cli.predict_sources import UNDERSTOOD, NamedImage, is_stream, open_images, open_stream
 from boxcrew.core.config import Config, Tree
 from boxcrew.core.errors import DataError, UsageError
+from boxcrew.data.detection.writers import WRITERS
 from boxcrew.data.folders import read_utf8
 from boxcrew.data.images.video import FrameSource
 from boxcrew.report.predictions import ClassResult, Result
 from boxcrew.report.predictions_folder import ClassFile, PredictionFolder
 from boxcrew.report.predictions_video import PredictionVideo
-from boxcrew.train.run.loading import Which, read_task_weights
+from boxcrew.train.run.loading import Which, description
 
 _DETECTIONS = Path("detect") / "predict"
 
@@ -42,6 +43,8 @@ class ClassifyConfig(PredictConfig):
 
 class DetectConfig(ClassifyConfig):
     score: float = Field(default=0.25, ge=0, le=1)  # detections with less are not shown
+    format: str | None = None  # of a data set of the detections, for labelling tools
+    engine: str | None = None  # that computes an exported file
     stride: int = Field(default=1, ge=1)  # of a video or camera, every so many frames
     frames: int | None = Field(default=None, ge=1)  # of a video or camera, at most so many
 
@@ -63,7 +66,7 @@ class ContinueTextConfig(PredictConfig):
 def predict_command(words: list[str], out: Output) -> None:
     _, tree = parse_settings(words, verbatim={"text"})  # a text may begin with a bracket
     require(tree, "run", example="boxcrew predict run=DIR source=PHOTO")
-    meta = read_task_weights(Path(str(tree["run"])), which=str(tree.get("weights", "best")))[1]
+    meta = description(Path(str(tree["run"])), which=str(tree.get("weights", "best")))
     _COMMANDS[prediction_kind(meta)](tree, out)
 
 
@@ -76,8 +79,10 @@ def _detect(tree: Tree, out: Output) -> None:
     for name in {"frames", "stride"} & config.model_fields_set:
         raise UsageError(f"{name}= is for videos and cameras, which source={config.source} is not")
     images = open_images(config.source, download=config.download)
+    if config.format is not None:
+        WRITERS.get(config.format)  # is there one?
     with output_folder(config.out, _DETECTIONS, out.info) as folder:
-        detector = Detector.load(config.run, config.weights, config.device)
+        detector = _load(config, out)
         results: Iterable[Result]
         if isinstance(images, NamedImage):
             results = [replace(detector.predict(images.image, score=config.score), name=images.name)]
@@ -86,17 +91,26 @@ def _detect(tree: Tree, out: Output) -> None:
         num = write_results(
             results,
             folder,
-            lambda: PredictionFolder(folder, detector.classes),
+            lambda: PredictionFolder(folder, detector.classes, format=config.format),
             out,
             lambda result: out.info(f"{result.title}: {result.summary()}"),
         )
     _require_results(num, config.source, advice=UNDERSTOOD)
 
 
+def _load(config: DetectConfig, out: Output) -> Detector:
+    detector = Detector.load(config.run, config.weights, config.device, config.engine)
+    if detector.engine_note:
+        out.info(detector.engine_note)
+    return detector
+
+
 def _detect_frames(config: DetectConfig, out: Output) -> None:
     source = open_stream(config.source, stride=config.stride)
+    if config.format is not None:
+        raise UsageError(f"format={config.format}: is for photos, not for videos and cameras")
     with output_folder(config.out, _DETECTIONS, out.info) as folder, out.progress(source.name) as progress:
-        detector = Detector.load(config.run, config.weights, config.device)
+        detector = _load(config, out)
         frames = islice(source.frames(out.warn), config.frames)
         batch = 1 if source.is_live else BATCH  # a frame of a camera should not wait for others
         num = write_results(

@@ -12,10 +12,9 @@ from urllib.error import HTTPError, URLError
 
 from boxcrew.api.images import find_images
 from boxcrew.core.errors import DataError, UsageError
-from boxcrew.core.types import Image
 from boxcrew.core.units import format_bytes
 from boxcrew.core.version import VERSION
-from boxcrew.data.images.reading import decode_image
+from boxcrew.data.images.source_image import EncodedImage
 from boxcrew.data.images.video import FrameSource, is_video, open_camera, open_video
 
 UNDERSTOOD = (
@@ -34,7 +33,7 @@ class NamedImage:
     """An image that is not a file."""
 
     name: str
-    image: Image
+    image: EncodedImage
 
 
 def is_stream(source: str) -> bool:
@@ -71,9 +70,12 @@ def _is_camera(source: str) -> bool:
     return source.isdecimal() and not Path(source).exists()
 
 
-def _decode(data: bytes, setting: str) -> Image:
+def _decode(data: bytes, setting: str) -> EncodedImage:
+    """Return an image whose pixels can be decoded; `DataError` if they cannot."""
+    image = EncodedImage(data, name=_DATA)
     try:
-        return decode_image(data, name=_DATA)
+        image.read()
+        return image
     except DataError as error:
         raise DataError(f"{setting}: {error.message.removeprefix(f'{_DATA}: ')}") from None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from boxcrew.api import plan_run, resume_run, run_config, train_run
 from boxcrew.cli.document import INTERRUPTED
 from boxcrew.cli.output import Output, parse_settings, require
+from boxcrew.compare.trainings import SETTINGS
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.parent_process import LAUNCHER, die_with
 from boxcrew.deploy.processes.collectives import DistributedGroup, ReplicaGroup
@@ -42,6 +43,11 @@ def resume_command(words: list[str], out: Output) -> None:
     _, tree = parse_settings(words)
     require(tree, "run", example="boxcrew resume run=runs/detect/train")
     folder = Path(str(tree.pop("run")))
+    if (folder / SETTINGS).is_file():
+        from boxcrew.cli.compare import resume_comparison
+
+        resume_comparison(folder, tree, out)
+        return
     folder = run_of_stage(folder) or folder
     # Not what `resume_run` would warn of: it does so, in the process of the chief.
     config = resumed_settings(require_run(folder), tree, lambda _: None)

@@ -23,6 +23,7 @@ class Stage:
     name: str  # also of its directory, after its number
     kind: Literal["descend", "solve"] = "descend"
     fraction: float = 0.0  # of the steps, epochs, time and deadline of the run; 0 for a solve stage: no limit
+    passes: float | None = None  # of a solve stage over all training samples; None: its time is not predicted
     changes: Mapping[str, Any] = field(default_factory=dict)  # settings of the run that differ in this stage
 
     def __post_init__(self) -> None:

@@ -166,11 +166,22 @@ class Losses:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Detections:
-    """The objects that a detector has found in one image, best first."""
+    """The objects that a detector has found in one image, best first. They are arrays, so that code without
+    torch can use them.
+    """
 
-    boxes: Tensor  # (N, 4) xyxy in pixels of the image it was given
-    scores: Tensor  # (N,) 0..1, descending
-    labels: Tensor  # (N,) 0..C-1
+    boxes: Floats  # (N, 4) xyxy in pixels of the image it was given
+    scores: Floats  # (N,) 0..1, descending
+    labels: Ints  # (N,) 0..C-1
+
+    @classmethod
+    def of(cls, boxes: npt.ArrayLike, scores: npt.ArrayLike, labels: npt.ArrayLike) -> Self:
+        """Make detections of lists, arrays or tensors (on the CPU) of any number type."""
+        return cls(
+            boxes=np.asarray(boxes, dtype=np.float32).reshape(-1, 4),
+            scores=np.asarray(scores, dtype=np.float32).reshape(-1),
+            labels=np.asarray(labels, dtype=np.int64).reshape(-1),
+        )
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -179,9 +190,6 @@ class Detections:
         """Return the detections with at least this score."""
         keep = self.scores >= score
         return Detections(boxes=self.boxes[keep], scores=self.scores[keep], labels=self.labels[keep])
-
-    def cpu(self) -> Detections:
-        return Detections(boxes=self.boxes.cpu(), scores=self.scores.cpu(), labels=self.labels.cpu())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -193,13 +201,12 @@ class PaddedDetections:
     labels: Tensor  # (B, K) 0..C-1
     valid: Tensor  # (B, K) bool, false for padding, which comes last and is 0 everywhere
 
-    def cpu(self) -> PaddedDetections:
-        return PaddedDetections(**{name: value.cpu() for name, value in vars(self).items()})
-
     def unpad(self) -> list[Detections]:
         """Return the detections of each image without padding. An accelerator waits for the host here."""
+        tensors = self.boxes, self.scores, self.labels
+        boxes, scores, labels = (values.detach().cpu().numpy() for values in tensors)
         nums = self.valid.sum(dim=1).tolist()
         return [
-            Detections(boxes=self.boxes[i, :num], scores=self.scores[i, :num], labels=self.labels[i, :num])
+            Detections(boxes=boxes[i, :num], scores=scores[i, :num], labels=labels[i, :num])
             for i, num in enumerate(nums)
         ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from pydantic import Field, field_validator
 from torch import Tensor
@@ -53,6 +54,11 @@ class DetectorConfig(Config):
         """The IoU from which on an object is matched well."""
         return float(getattr(self, self.match_setting)) if self.match_setting else 0.5
 
+    @property
+    def num_regions(self) -> int:
+        """The most regions of an image that the detector is given besides its pixels; 0 if it takes none."""
+        return 0
+
     @field_validator("size", mode="after")
     @classmethod
     def _takes_size(cls, size: InputSize) -> InputSize:
@@ -74,9 +80,31 @@ class DetectorConfig(Config):
         """
         yield from ()
 
+    def require_solvable(self, num_images: int, folder: Path) -> None:
+        """Raise an error before training if a solve stage in `folder` would fail after it: because a library
+        is missing, or disk space for so many training images.
+        """
+
     def stages(self) -> tuple[Stage, ...]:
         """Return the stages of the training, in order; none if it is a single run."""
         return ()
+
+
+class Candidates(NamedTuple):
+    """N boxes of each image that may be objects, in any order."""
+
+    boxes: Tensor  # (B, N, 4) xyxy in pixels of the input, clipped to it
+    scores: Tensor  # (B, N) 0..1
+    labels: Tensor  # (B, N) 0..C-1
+
+
+class ImageBatches(Protocol):
+    """Images in batches, in a fixed order; every iteration is one more pass over all of them."""
+
+    def __iter__(self) -> Iterator[Batch]: ...
+
+    def __len__(self) -> int:
+        """Return the number of images."""
 
 
 class DetectorNet(Network):
@@ -88,6 +116,7 @@ class DetectorNet(Network):
     """
 
     config_class: ClassVar[type[DetectorConfig]]
+    not_exportable: ClassVar[str] = ""  # why no file for other programs can be made of it, if so
     normalize: Normalize
 
     def __init__(self, config: DetectorConfig, classes: tuple[str, ...]) -> None:
@@ -105,21 +134,37 @@ class DetectorNet(Network):
         """Return the training losses as sums over the batch."""
 
     @abstractmethod
+    def candidates(self, raw: tuple[Tensor, ...], size: HeightWidth) -> Candidates:
+        """Turn the raw outputs of `forward` into boxes with scores, of which suppression chooses. `size` is
+        the (height, width) of the images that `forward` was given.
+        """
+
     def decode(self, raw: tuple[Tensor, ...], size: HeightWidth) -> PaddedDetections:
         """Turn the raw outputs of `forward` into `max_detections` for each image, in pixels of the input.
         `size` is the (height, width) of the images that `forward` was given.
         """
+        return self.suppress(self.candidates(raw, size))
 
     def predict(self, images: Tensor, *extra: Tensor) -> list[Detections]:
         return self.decode(self(images, *extra), input_hw(images)).unpad()
 
-    def suppress(self, boxes: Tensor, scores: Tensor, labels: Tensor) -> PaddedDetections:
-        """Return the `max_detections` best of N candidates of each image, by the thresholds of the settings.
-        `boxes` (B, N, 4) are xyxy in pixels; `scores` and `labels` are (B, N).
+    def suppress(
+        self, candidates: Candidates, *, score_threshold: float | Tensor | None = None
+    ) -> PaddedDetections:
+        """Return the `max_detections` best candidates of each image, by the thresholds of the settings or
+        another `score_threshold`.
         """
-        config = self.config
-        is_likely = scores > config.score_threshold
-        chosen = nms_top_k(boxes, scores, labels, is_likely, iou=config.nms_iou, count=config.max_detections)
+        config, (boxes, scores, labels) = self.config, candidates
+        is_likely = scores > (config.score_threshold if score_threshold is None else score_threshold)
+        chosen = nms_top_k(
+            boxes,
+            scores,
+            labels,
+            is_likely,
+            num_groups=len(self.classes),
+            iou=config.nms_iou,
+            count=config.max_detections,
+        )
         return PaddedDetections(
             boxes=chosen.gather(boxes),
             scores=chosen.gather(scores),
@@ -127,8 +172,11 @@ class DetectorNet(Network):
             valid=chosen.valid,
         )
 
-    def solve(self, stage: str, batches: Iterable[Batch]) -> None:
+    def solve(self, stage: str, batches: ImageBatches, workspace: Path) -> None:
         """Set layers or buffers in closed form, for the solve stage of that name.
+
+        `workspace` is a folder for large results on the way. What a killed process left there is still there
+        when the stage is repeated, and all of it is removed afterwards.
 
         Each iteration over `batches` is a pass over all training images, in the same order and without
         augmentation: with inputs and `extra` as in `forward`, targets in pixels of the input, and the same

@@ -10,8 +10,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from boxcrew.core.types import Batch, Losses, PaddedDetections
-from boxcrew.detectors._base import DetectorConfig, DetectorNet, HeightWidth
+from boxcrew.core.types import Batch, Losses
+from boxcrew.detectors._base import Candidates, DetectorConfig, DetectorNet, HeightWidth
 from boxcrew.nets.anchors import BoxCoder, Level, default_boxes, to_xyxy
 from boxcrew.nets.matching import hard_negatives, match
 from boxcrew.nets.network import ClassRows
@@ -114,7 +114,7 @@ class MultiBoxNet(DetectorNet):
             weight=positive.sum().to(class_loss.dtype),
         )
 
-    def decode(self, raw: tuple[Tensor, ...], size: HeightWidth) -> PaddedDetections:
+    def candidates(self, raw: tuple[Tensor, ...], size: HeightWidth) -> Candidates:
         from torchvision.ops import clip_boxes_to_image
 
         scores, offsets = raw
@@ -125,7 +125,7 @@ class MultiBoxNet(DetectorNet):
         labels = torch.arange(best.shape[2], device=best.device).expand_as(best).flatten(1)
         best, anchor = best.flatten(1), anchor.flatten(1)
         candidates = boxes.gather(1, anchor[..., None].expand(-1, -1, 4))
-        return self.suppress(candidates, best, labels)
+        return Candidates(candidates, best, labels)
 
     def best_anchor_iou(self, boxes: Tensor) -> Tensor:
         """Return the IoU (N,) of each box with its best default box.

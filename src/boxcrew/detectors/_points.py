@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.core.input_size import InputSize
-from boxcrew.detectors._base import HeightWidth
+from boxcrew.detectors._base import Candidates, HeightWidth
 from boxcrew.nets.points import Points, assign_aligned
 
 
@@ -44,11 +44,9 @@ def point_targets(
     )
 
 
-def best_candidates(
-    scores: Tensor, boxes: Tensor, size: HeightWidth, *, count: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return boxes (B, K, 4), clipped to the input, scores (B, K) and labels (B, K) of the `count` best pairs
-    of a point and a class. `scores` (B, P, C) are 0..1 and `boxes` (B, P, 4) xyxy in pixels.
+def best_candidates(scores: Tensor, boxes: Tensor, size: HeightWidth, *, count: int) -> Candidates:
+    """Return the `count` best pairs of a point and a class. `scores` (B, P, C) are 0..1 and `boxes` (B, P, 4)
+    xyxy in pixels of the input, whose (height, width) is `size`.
     """
     from torchvision.ops import clip_boxes_to_image
 
@@ -56,7 +54,7 @@ def best_candidates(
     best, index = scores.flatten(1).topk(min(count, scores[0].numel()), dim=1)
     labels, point = index % num_classes, index // num_classes
     clipped = clip_boxes_to_image(boxes, size).gather(1, point[..., None].expand(-1, -1, 4))
-    return clipped, best, labels
+    return Candidates(clipped, best, labels)
 
 
 def best_point_iou(

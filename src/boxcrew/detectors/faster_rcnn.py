@@ -4,16 +4,16 @@ timm backbone, with a top-down path (Lin et al. 2017) or without.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from boxcrew.core.errors import UsageError
-from boxcrew.core.types import Batch, Losses, PaddedDetections
-from boxcrew.detectors._base import DETECTORS, DetectorNet, HeightWidth, input_hw
+from boxcrew.core.types import Batch, Losses
+from boxcrew.detectors._base import DETECTORS, HeightWidth, input_hw
 from boxcrew.detectors._faster_rcnn_config import FasterRcnnConfig
+from boxcrew.detectors._regions import RegionDetector, require_sizes
 from boxcrew.detectors._torchvision_faster_rcnn import from_torchvision, torchvision_name
 from boxcrew.nets.anchor_grid import best_overlaps
 from boxcrew.nets.anchors import to_xyxy
@@ -21,20 +21,18 @@ from boxcrew.nets.backbones import Backbone
 from boxcrew.nets.fpn import Fpn, Narrow
 from boxcrew.nets.late_maps import LateMaps
 from boxcrew.nets.layers import Normalize, TopDown
-from boxcrew.nets.network import ClassRows
 from boxcrew.nets.region_head import RegionChoice, RegionHead, moved_boxes, region_losses, sample_regions
-from boxcrew.nets.region_targets import Truth, label_boxes
+from boxcrew.nets.region_targets import OverlapRule, Truth, label_boxes
 from boxcrew.nets.regions import pool_regions
 from boxcrew.nets.rpn import AnchorScores, ProposalLimits, Proposals, RpnHead, propose, rpn_losses
 from boxcrew.nets.static import hashed_keys
 from boxcrew.nets.weights import State
 
-_SMALLEST = 0.01  # pixels: detections with a shorter side are dropped
 _MORE_IN_TRAINING = 2  # times as many proposals as in use
 
 
 @DETECTORS.register("faster_rcnn")
-class FasterRcnn(DetectorNet):
+class FasterRcnn(RegionDetector):
     """A backbone, a top-down path, a region proposal network, and a head for the regions it proposes."""
 
     config_class = FasterRcnnConfig
@@ -77,13 +75,10 @@ class FasterRcnn(DetectorNet):
         maps, levels = self._anchor_scores(batch.inputs)
         anchors = to_xyxy(torch.cat([level.anchors for level in levels]))
         truth = Truth.of(batch.targets, anchors.dtype)
-        labels = label_boxes(
-            anchors,
-            truth,
-            positive_iou=config.rpn_positive_iou,
-            negative_iou=config.rpn_negative_iou,
-            best_too=True,
+        rule = OverlapRule(
+            positive_iou=config.rpn_positive_iou, negative_iou=config.rpn_negative_iou, best_too=True
         )
+        labels = label_boxes(anchors, truth, rule)
         chosen = labels.choose(
             hashed_keys(batch.draws, len(anchors)),
             count=config.rpn_samples,
@@ -99,17 +94,6 @@ class FasterRcnn(DetectorNet):
         terms |= region_losses(*self._classify(maps, sample.boxes), sample)
         return Losses(terms=terms, weight=anchors.new_tensor(float(len(batch))))
 
-    def decode(self, raw: tuple[Tensor, ...], size: HeightWidth) -> PaddedDetections:
-        from torchvision.ops import clip_boxes_to_image
-
-        scores, boxes, valid = (numbers.float() for numbers in raw)
-        probabilities = scores.softmax(dim=-1)[..., 1:]
-        boxes = clip_boxes_to_image(boxes, size)
-        has_size = (boxes[..., 2:] - boxes[..., :2] >= _SMALLEST).all(dim=-1)
-        probabilities = probabilities * (has_size & (valid[..., None] > 0))  # 0 is never a detection
-        labels = torch.arange(boxes.shape[2], device=boxes.device).expand_as(probabilities)
-        return self.suppress(boxes.flatten(1, 2), probabilities.flatten(1), labels.flatten(1))
-
     def proposals(self, images: Tensor) -> list[Tensor]:
         _, levels = self._anchor_scores(images)
         proposals = self._propose(levels, input_hw(images), times=1)
@@ -120,18 +104,6 @@ class FasterRcnn(DetectorNet):
         size = self.config.size
         longest = size.limit or size.sides[-1]
         return best_overlaps(boxes, self.grids, (longest, longest))
-
-    def class_tensors(self) -> Mapping[str, ClassRows]:
-        layouts = {"scores": ClassRows(shared=1), "offsets": ClassRows(each=4)}
-        return {
-            f"head.{layer}.{name}": rows for layer, rows in layouts.items() for name in ("weight", "bias")
-        }
-
-    def backbone_prefix(self) -> str:
-        return "backbone.body."
-
-    def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        return self.backbone.expected_normalization()
 
     def convert_foreign(self, state: State) -> State:
         name = torchvision_name(state)
@@ -187,7 +159,8 @@ def _candidates(
 
 
 def _backbone(config: FasterRcnnConfig) -> Backbone:
-    _require_sizes(config)
+    with torch.device("meta"):  # on a copy that computes nothing
+        require_sizes(config, _build_backbone(config).eval())
     return _build_backbone(config)
 
 
@@ -195,23 +168,6 @@ def _build_backbone(config: FasterRcnnConfig) -> Backbone:
     if config.maps == "late":
         return LateMaps(config.backbone)
     return Backbone(config.backbone, finest_stride=config.stride, num_maps=config.num_maps)
-
-
-def _require_sizes(config: FasterRcnnConfig) -> None:
-    """Raise `UsageError` if the backbone cannot take the inputs, on a copy that computes nothing."""
-    with torch.device("meta"):
-        backbone = _build_backbone(config).eval()
-        for index in range(len(config.size.sides)):
-            width, height = config.size.at(index).canvas([(4, 3)])
-            try:
-                backbone(torch.empty(1, 3, height, width))
-            except (AssertionError, RuntimeError) as error:  # transformers of a fixed size
-                reason = str(error).partition("\n")[0]
-                raise UsageError(
-                    f"detector.size={config.size}: not a size that detector.backbone={backbone.name} "
-                    f"takes: {reason}",
-                    advice="choose another size or another backbone",
-                ) from None
 
 
 def _neck(config: FasterRcnnConfig, channels: Sequence[int]) -> nn.Module:

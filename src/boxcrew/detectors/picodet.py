@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.core.input_size import InputSize
-from boxcrew.core.types import Batch, Losses, PaddedDetections
-from boxcrew.detectors._base import DETECTORS, DetectorConfig, DetectorNet, HeightWidth, input_hw
+from boxcrew.core.types import Batch, Losses
+from boxcrew.detectors._base import DETECTORS, Candidates, DetectorConfig, DetectorNet, HeightWidth, input_hw
 from boxcrew.detectors._paddle_picodet import is_paddle, picodet_from_paddle
 from boxcrew.detectors._points import best_candidates, best_point_iou, point_targets
 from boxcrew.nets.backbones import Backbone
@@ -122,9 +122,8 @@ class PicoDet(DetectorNet):
             weight=wanted.quality.sum(),
         )
 
-    def decode(self, raw: tuple[Tensor, ...], size: HeightWidth) -> PaddedDetections:
-        boxes, scores, labels = best_candidates(raw[0].float(), raw[1].float(), size, count=CANDIDATES)
-        return self.suppress(boxes, scores, labels)
+    def candidates(self, raw: tuple[Tensor, ...], size: HeightWidth) -> Candidates:
+        return best_candidates(raw[0].float(), raw[1].float(), size, count=CANDIDATES)
 
     def best_anchor_iou(self, boxes: Tensor) -> Tensor:
         """Return the IoU (N,) of each box with the best box that a point can give."""

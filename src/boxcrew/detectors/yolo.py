@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.core.input_size import InputSize
-from boxcrew.core.types import Batch, Losses, PaddedDetections
-from boxcrew.detectors._base import DETECTORS, DetectorConfig, DetectorNet, HeightWidth
+from boxcrew.core.types import Batch, Losses
+from boxcrew.detectors._base import DETECTORS, Candidates, DetectorConfig, DetectorNet, HeightWidth
 from boxcrew.detectors._points import best_candidates, best_point_iou, point_targets
 from boxcrew.nets.backbones import Backbone
 from boxcrew.nets.layers import Normalize, TopDown, conv_norm
@@ -104,10 +104,9 @@ class Yolo(DetectorNet):
             weight=wanted.quality.sum(),
         )
 
-    def decode(self, raw: tuple[Tensor, ...], size: HeightWidth) -> PaddedDetections:
+    def candidates(self, raw: tuple[Tensor, ...], size: HeightWidth) -> Candidates:
         probabilities = raw[0].float().sigmoid()
-        boxes, scores, labels = best_candidates(probabilities, raw[1].float(), size, count=CANDIDATES)
-        return self.suppress(boxes, scores, labels)
+        return best_candidates(probabilities, raw[1].float(), size, count=CANDIDATES)
 
     def best_anchor_iou(self, boxes: Tensor) -> Tensor:
         """Return the IoU (N,) of each box with the best box that a point can give."""

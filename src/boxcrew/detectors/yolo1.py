@@ -16,8 +16,8 @@ from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.input_size import InputSize
-from boxcrew.core.types import Batch, Losses, PaddedDetections
-from boxcrew.detectors._base import DETECTORS, DetectorConfig, DetectorNet, HeightWidth
+from boxcrew.core.types import Batch, Losses
+from boxcrew.detectors._base import DETECTORS, Candidates, DetectorConfig, DetectorNet, HeightWidth
 from boxcrew.nets.backbones import Backbone
 from boxcrew.nets.layers import Normalize, activation_layer
 from boxcrew.nets.network import ClassRows
@@ -152,7 +152,7 @@ class Yolo1(DetectorNet):
             weight=numbers.new_full((), len(batch), dtype=exact),
         )
 
-    def decode(self, raw: tuple[Tensor, ...], size: HeightWidth) -> PaddedDetections:
+    def candidates(self, raw: tuple[Tensor, ...], size: HeightWidth) -> Candidates:
         """Score each box for each class by confidence x probability (2, equation 1), both limited to 0..1."""
         from torchvision.ops import clip_boxes_to_image
 
@@ -163,7 +163,7 @@ class Yolo1(DetectorNet):
         num_classes = len(self.classes)
         best, index = scores.flatten(1).topk(min(CANDIDATES, scores[0].numel()), dim=1)
         chosen = (index // num_classes)[..., None].expand(-1, -1, 4)
-        return self.suppress(boxes.gather(1, chosen), best, index % num_classes)
+        return Candidates(boxes.gather(1, chosen), best, index % num_classes)
 
     def class_tensors(self) -> Mapping[str, ClassRows]:
         blocks = self.config.grid**2 if self.config.head == "fc" else 1
@@ -196,7 +196,7 @@ class Yolo1(DetectorNet):
         else:
             hidden = self.hidden(features.flatten(1))
             rows = self.output(hidden if draws is None else _dropped(hidden, draws, p=self.config.dropout))
-        return rows.reshape(len(images), self.config.grid**2, num_numbers)
+        return rows.reshape(images.shape[0], self.config.grid**2, num_numbers)
 
     def _split(self, numbers: Tensor) -> _Boxes:
         count = self.config.boxes

@@ -265,6 +265,15 @@ def unmatched_objects(matched: float, *, learned_from: str, detector: str) -> Ad
     return _advise("missing features", (1 - matched) / _UNMATCHED, finding, remedy)
 
 
+def uncovered_objects(covered: float) -> Advices:
+    """Check whether proposals cover the objects; `covered` is the share that they do."""
+    finding = f"proposals cover only {covered:.0%} of the objects, and no other can be found"
+    remedy = (
+        "use more of them (detector.proposals=2000), detector.proposal_method=quality, or a detector without"
+    )
+    return _advise("missing features", (1 - covered) / _UNMATCHED, finding, remedy)
+
+
 def _start(name: str) -> str:
     """Return the start of a name, on one line."""
     name = " ".join(name.split())

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import torch
 
 from boxcrew.hardware.machine import Device, Machine
 
@@ -28,6 +27,8 @@ _MEMORY_GROUPS = (
 
 
 def probe_machine() -> Machine:
+    import torch
+
     memory, cores = usable_memory(), usable_cores()
     named = re.search(r"^model name\s*:(.*)", _read(Path("/proc/cpuinfo")), re.MULTILINE)
     model = named[1].strip() if named else platform.processor() or platform.machine()
@@ -136,6 +137,8 @@ def _nodes() -> dict[int, int]:
 
 def _accelerators() -> tuple[Device, ...]:
     """Return the accelerators of torch's common interface, which new kinds join (TPUs by `torch_tpu`)."""
+    import torch
+
     current = torch.accelerator.current_accelerator(check_available=True)
     if current is None:
         return ()
@@ -145,6 +148,8 @@ def _accelerators() -> tuple[Device, ...]:
 
 def accelerator(module: Any, kind: str, index: int) -> Device:
     """Describe a device by the properties in torch's `module` for its kind, such as `torch.cuda`."""
+    import torch
+
     properties = module.get_device_properties(index) if hasattr(module, "get_device_properties") else None
     memory = getattr(properties, "total_memory", 0)
     if not memory:  # Apple's share the main memory

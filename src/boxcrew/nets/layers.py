@@ -108,15 +108,15 @@ def separable_head(inputs: int, outputs: int) -> nn.Sequential:
 
 class TopDown(nn.Module):
     """A top-down path from coarse to fine maps (FPN, Lin et al. 2017, section 3), by separable convolutions.
-    All maps get `width` channels and keep their size.
+    Maps get `width` channels and keep their size; with `num_maps` only the finest are returned.
     """
 
-    def __init__(self, channels: Sequence[int], *, width: int) -> None:
+    def __init__(self, channels: Sequence[int], *, width: int, num_maps: int | None = None) -> None:
         super().__init__()
         self.laterals = nn.ModuleList(conv_norm(c, width, 1) for c in channels)
         self.smooths = nn.ModuleList(
             nn.Sequential(conv_norm(width, width, 3, groups=width), conv_norm(width, width, 1))
-            for _ in channels
+            for _ in channels[:num_maps]
         )
 
     def forward(self, maps: Sequence[Tensor]) -> list[Tensor]:
@@ -124,4 +124,5 @@ class TopDown(nn.Module):
         merged = [sides[-1]]
         for side in reversed(sides[:-1]):
             merged.append(side + F.interpolate(merged[-1], size=side.shape[-2:], mode="nearest"))
-        return [smooth(m) for smooth, m in zip(self.smooths, reversed(merged), strict=True)]
+        # The finest first; there may be fewer to return than were merged.
+        return [smooth(m) for smooth, m in zip(self.smooths, reversed(merged), strict=False)]

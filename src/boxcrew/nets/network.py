@@ -40,6 +40,7 @@ class Network(nn.Module, ABC):
     """
 
     full_backbone: ClassVar[bool] = False  # whether it has all layers of a timm network but the classifier
+    not_transferred: ClassVar[tuple[str, ...]] = ()  # state names that fine-tuning does not take over
 
     def __init__(self, classes: tuple[str, ...] = (), encoding: Mapping[str, Any] | None = None) -> None:
         super().__init__()

@@ -60,7 +60,7 @@ class SequenceClassifier(nn.Module):
     def features(self, inputs: Tensor) -> Tensor:
         """Map rows (B, T, F) of about unit size, or tokens int64 (B, T), to (B, 2 or 4 * hidden)."""
         if self.embedding is None:
-            rows, lengths = inputs, inputs.new_full((len(inputs),), inputs.shape[1], dtype=torch.int64)
+            rows, lengths = inputs, inputs.new_full((inputs.shape[0],), inputs.shape[1], dtype=torch.int64)
         else:
             rows, lengths = self.embedding(inputs), lengths_of(inputs)
         from_start = _summary(self.onward(rows)[0], lengths)
@@ -116,6 +116,11 @@ class LanguageModel(nn.Module):
             self.bias = nn.Parameter(torch.zeros(num_tokens))
         else:
             self.head = nn.Linear(cells.hidden, num_tokens)
+
+    @property
+    def device(self) -> torch.device:
+        """The device that tokens have to be on."""
+        return self.embedding.weight.device
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Map tokens int64 (B, T) to scores before softmax (B, T, num_tokens) of each next token."""

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.nets.anchors import BoxCoder, to_center_size
-from boxcrew.nets.region_targets import Truth, label_boxes, wanted_offsets
+from boxcrew.nets.region_targets import OverlapRule, Truth, label_boxes, wanted_offsets
 from boxcrew.nets.regions import BINS
 from boxcrew.nets.rpn import BETA
 
@@ -63,11 +63,12 @@ class RegionSample:
 
 @dataclass(frozen=True, kw_only=True)
 class RegionChoice:
-    """The number of regions to learn from, and the overlap from which one learns an object."""
+    """The number of regions to learn from, and the overlap from which one learns an object or background."""
 
     count: int  # of an image
     positive_share: float  # of them, at most
-    positive_iou: float  # at least this much: positive; less: background
+    positive_iou: float  # at least this much: positive; less: background,
+    negative_from: float = 0.0  # but at least this much, if the image has objects
 
 
 @torch.no_grad()
@@ -76,7 +77,8 @@ def sample_regions(
 ) -> RegionSample:
     """Choose some of N regions, xyxy (B, N, 4), by the smallest of the keys (B, N) of their own numbers."""
     iou = choice.positive_iou
-    labels = label_boxes(boxes, truth, positive_iou=iou, negative_iou=iou).masked(valid)
+    rule = OverlapRule(positive_iou=iou, negative_iou=iou, negative_from=choice.negative_from)
+    labels = label_boxes(boxes, truth, rule).masked(valid)
     max_positive = int(choice.count * choice.positive_share)
     chosen = labels.choose(keys, count=choice.count, max_positive=max_positive)
     regions, positive = chosen.gather(boxes), chosen.gather(labels.positive)
@@ -89,20 +91,32 @@ def sample_regions(
     )
 
 
-def region_losses(scores: Tensor, offsets: Tensor, sample: RegionSample) -> dict[str, Tensor]:
+def region_losses(
+    scores: Tensor, offsets: Tensor, sample: RegionSample, *, beta: float = BETA
+) -> dict[str, Tensor]:
     """Return the losses of scores (B, K, 1 + C) and offsets (B, K, C, 4), for each image divided by the
-    number of its regions, and summed over images.
+    number of its regions, and summed over images. From `beta` on, smooth L1 is straight.
     """
-    counts = sample.valid.sum(dim=1).clamp(min=1)
-    entropy = F.cross_entropy(scores.flatten(0, 1), sample.classes.flatten(), reduction="none")
     own = (sample.classes - 1).clamp(min=0)[..., None, None].expand(-1, -1, 1, 4)
     distance = F.smooth_l1_loss(
-        offsets.gather(2, own).squeeze(2), sample.offsets, reduction="none", beta=BETA
+        offsets.gather(2, own).squeeze(2), sample.offsets, reduction="none", beta=beta
     ).sum(dim=-1)
     return {
-        "class": ((entropy.reshape_as(sample.classes) * sample.valid).sum(dim=1) / counts).sum(),
-        "box": ((distance * (sample.classes > 0)).sum(dim=1) / counts).sum(),
+        "class": region_class_loss(scores, sample),
+        "box": ((distance * (sample.classes > 0)).sum(dim=1) / _num_regions(sample)).sum(),
     }
+
+
+def region_class_loss(scores: Tensor, sample: RegionSample) -> Tensor:
+    """Return the class loss of `region_losses`, for detectors that learn no boxes by descent."""
+    entropy = F.cross_entropy(scores.flatten(0, 1), sample.classes.flatten(), reduction="none")
+    entropy = entropy.reshape_as(sample.classes) * sample.valid
+    return (entropy.sum(dim=1) / _num_regions(sample)).sum()
+
+
+def _num_regions(sample: RegionSample) -> Tensor:
+    """Return the number (B,) of regions to learn from in each image, at least 1."""
+    return sample.valid.sum(dim=1).clamp(min=1)
 
 
 def moved_boxes(offsets: Tensor, boxes: Tensor) -> Tensor:

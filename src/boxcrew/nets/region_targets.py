@@ -52,15 +52,23 @@ class OverlapLabels:
         return indices_of(mask, count=count)
 
 
+@dataclass(frozen=True, kw_only=True)
+class OverlapRule:
+    """The IoUs by which boxes learn an object or the background."""
+
+    positive_iou: float  # at least this much: positive
+    negative_iou: float  # less than this with every object: negative,
+    negative_from: float = 0.0  # but at least this much with one, if the image has objects
+    best_too: bool = False  # whether the boxes that overlap an object most are positive in any case
+
+
 @torch.no_grad()
-def label_boxes(
-    boxes: Tensor, truth: Truth, *, positive_iou: float, negative_iou: float, best_too: bool = False
-) -> OverlapLabels:
+def label_boxes(boxes: Tensor, truth: Truth, rule: OverlapRule) -> OverlapLabels:
     """Label boxes, xyxy (B, N, 4) or (N, 4) for all images, by their greatest overlap with an object.
 
-    A box is positive if that is at least `positive_iou`, and negative if it is below `negative_iou`. With
-    `best_too` the boxes that overlap an object most are positive as well, if they touch it at all: they learn
-    the object that they themselves overlap most (Faster R-CNN, section 3.1.2).
+    A box is positive or negative by the IoUs of the rule. With `best_too` the boxes that overlap an object
+    most are positive as well, if they touch it at all: they learn the object that they themselves overlap
+    most (Faster R-CNN, section 3.1.2).
     """
     num_boxes, num_objects = boxes.shape[-2], truth.labels.shape[1]
     at_once = max(1, _MAX_PAIRS // max(1, num_boxes * num_objects))
@@ -68,15 +76,7 @@ def label_boxes(
     for start in range(0, len(truth.labels), at_once):
         rows = slice(start, start + at_once)
         some = Truth(boxes=truth.boxes[rows], labels=truth.labels[rows], learned=truth.learned[rows])
-        parts.append(
-            _label_some(
-                boxes if boxes.ndim == 2 else boxes[rows],
-                some,
-                positive_iou=positive_iou,
-                negative_iou=negative_iou,
-                best_too=best_too,
-            )
-        )
+        parts.append(_label_some(boxes if boxes.ndim == 2 else boxes[rows], some, rule))
     return OverlapLabels(
         positive=torch.cat([part.positive for part in parts]),
         negative=torch.cat([part.negative for part in parts]),
@@ -84,17 +84,17 @@ def label_boxes(
     )
 
 
-def _label_some(
-    boxes: Tensor, truth: Truth, *, positive_iou: float, negative_iou: float, best_too: bool
-) -> OverlapLabels:
+def _label_some(boxes: Tensor, truth: Truth, rule: OverlapRule) -> OverlapLabels:
     from torchvision.ops import box_iou
 
     iou = box_iou(truth.boxes, boxes)  # (B, M, N)
-    negative = iou.masked_fill((truth.labels < 0)[..., None], -1).amax(dim=1) < negative_iou
+    greatest = iou.masked_fill((truth.labels < 0)[..., None], -1).amax(dim=1)  # -1: the image has no object
+    near_enough = (greatest >= rule.negative_from) | (greatest < 0)
+    negative = (greatest < rule.negative_iou) & near_enough
     iou = iou.masked_fill(~truth.learned[..., None], -1)
     overlap, owner = iou.max(dim=1)
-    positive = overlap >= positive_iou
-    if best_too:
+    positive = overlap >= rule.positive_iou
+    if rule.best_too:
         best = iou.amax(dim=2, keepdim=True)
         # An object that no box touches must not make all of them positive: they all overlap it by 0.
         positive |= ((iou == best) & (best > 0)).any(dim=1)

@@ -41,7 +41,7 @@ def pool_regions(maps: Sequence[Tensor], strides: Sequence[int], boxes: Tensor, 
 def _pool_max(maps: Sequence[Tensor], strides: Sequence[int], boxes: Tensor, level: Tensor) -> Tensor:
     from torchvision.ops import roi_pool
 
-    images = torch.arange(len(boxes), device=boxes.device).to(boxes.dtype)
+    images = torch.arange(boxes.shape[0], device=boxes.device).to(boxes.dtype)
     rows = torch.cat((images[:, None, None].expand(*boxes.shape[:2], 1), boxes), dim=-1).flatten(0, 1)
     pooled: Tensor = roi_pool(maps[0], rows, BINS, 1 / strides[0])
     for index, (features, stride) in enumerate(zip(maps, strides, strict=True)):
@@ -63,7 +63,7 @@ def _align(maps: Sequence[Tensor], strides: Sequence[int], boxes: Tensor, level:
     side = (high - low).clamp(min=1)
     x, x_weight = _neighbors(low[..., 0], side[..., 0], cells.width)
     y, y_weight = _neighbors(low[..., 1], side[..., 1], cells.height)
-    image = torch.arange(len(boxes), device=boxes.device)[:, None]
+    image = torch.arange(boxes.shape[0], device=boxes.device)[:, None]
     start = cells.first + image * cells.height * cells.width  # (B, K)
     rows = (start[..., None, None] + y * cells.width[..., None, None])[:, :, :, None, :, None]
     index = rows + x[:, :, None, :, None, :]  # (B, K, 7, 7, 4, 4)

@@ -48,7 +48,7 @@ class RpnHead(nn.Module):
         """Return objectness (B, N) and offsets (B, N, 4) of the anchors of a map, cell by cell."""
         hidden = self.layers(features)
         objectness, offsets = self.objectness(hidden), self.offsets(hidden)
-        rows = offsets.permute(0, 2, 3, 1).reshape(len(features), -1, 4)
+        rows = offsets.permute(0, 2, 3, 1).reshape(features.shape[0], -1, 4)
         return objectness.permute(0, 2, 3, 1).flatten(1), rows
 
 
@@ -102,7 +102,13 @@ def propose(levels: Sequence[AnchorScores], size: tuple[int, int], limits: Propo
     sides = all_boxes[..., 2:] - all_boxes[..., :2]
     valid = (sides >= SMALLEST).all(dim=-1) & (all_scores >= limits.min_score)
     kept = nms_top_k(
-        all_boxes, all_scores, torch.cat(groups, dim=1), valid, iou=limits.iou, count=limits.count
+        all_boxes,
+        all_scores,
+        torch.cat(groups, dim=1),
+        valid,
+        num_groups=len(levels),
+        iou=limits.iou,
+        count=limits.count,
     )
     anchors = kept.gather(torch.cat(numbers, dim=1))
     return Proposals(boxes=kept.gather(all_boxes), anchors=anchors, valid=kept.valid)

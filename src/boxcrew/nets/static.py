@@ -83,32 +83,37 @@ def _ranks(keys: Tensor, candidates: Tensor) -> Tensor:
 
 
 def nms_top_k(
-    boxes: Tensor, scores: Tensor, groups: Tensor, valid: Tensor, *, iou: float, count: int
+    boxes: Tensor, scores: Tensor, groups: Tensor, valid: Tensor, *, num_groups: int, iou: float, count: int
 ) -> Chosen:
     """Suppress boxes (B, N, 4) xyxy that overlap a better one of their group by more than `iou`, and choose
     the `count` best of each row that are left, best first.
 
-    `scores` (B, N), `groups` (B, N) int64 (classes or levels) and `valid` (B, N) belong to the boxes. No
-    gradient flows through the choice.
+    `scores` (B, N) of at least 0, `groups` (B, N) int64 from 0 to `num_groups` - 1 (classes or levels) and
+    `valid` (B, N) belong to the boxes. No gradient flows through the choice.
     """
-    index, kept = _nms(boxes.detach(), scores.detach(), groups, valid, iou, count)
+    index, kept = _nms(boxes.detach(), scores.detach(), groups, valid, num_groups, iou, count)
     return Chosen(index=index, valid=kept)
 
 
 @torch.library.custom_op("boxcrew::nms_top_k", mutates_args=())
 def _nms(
-    boxes: Tensor, scores: Tensor, groups: Tensor, valid: Tensor, iou: float, count: int
+    boxes: Tensor, scores: Tensor, groups: Tensor, valid: Tensor, num_groups: int, iou: float, count: int
 ) -> tuple[Tensor, Tensor]:
-    """One operator, because what is inside has shapes that depend on data, and must not be traced."""
+    """One operator, because what is inside has shapes that depend on data, and must not be traced. Exports
+    give it another form (`export/operators.py`), which needs `num_groups`.
+    """
     from torchvision.ops import batched_nms
+
+    del num_groups
 
     index = torch.zeros(len(boxes), count, dtype=torch.int64, device=boxes.device)
     kept = torch.zeros(len(boxes), count, dtype=torch.bool, device=boxes.device)
     for row in range(len(boxes)):
         candidates = valid[row].nonzero().squeeze(1)
-        best = batched_nms(
-            boxes[row, candidates].float(), scores[row, candidates].float(), groups[row, candidates], iou
-        )[:count]
+        # In double precision: torchvision moves the boxes of each group to a place of their own, which would
+        # round them, and overlaps near the limit would then differ from those of exported files.
+        exact = boxes[row, candidates].double(), scores[row, candidates].double()
+        best = batched_nms(*exact, groups[row, candidates], iou)[:count]
         index[row, : len(best)] = candidates[best]
         kept[row, : len(best)] = True
     return index, kept
@@ -116,9 +121,9 @@ def _nms(
 
 @_nms.register_fake
 def _nms_shapes(
-    boxes: Tensor, scores: Tensor, groups: Tensor, valid: Tensor, iou: float, count: int
+    boxes: Tensor, scores: Tensor, groups: Tensor, valid: Tensor, num_groups: int, iou: float, count: int
 ) -> tuple[Tensor, Tensor]:
     """Give the shapes alone, for tensors without data."""
-    del scores, groups, valid, iou
-    index = boxes.new_zeros((len(boxes), count), dtype=torch.int64)
+    del scores, groups, valid, num_groups, iou
+    index = boxes.new_zeros((boxes.shape[0], count), dtype=torch.int64)
     return index, torch.zeros_like(index, dtype=torch.bool)

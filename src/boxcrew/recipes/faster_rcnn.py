@@ -18,7 +18,7 @@ def faster_rcnn() -> RunConfig:
 
     boxcrew train faster_rcnn data=PATH init=finetune init.checkpoint=fasterrcnn_resnet50_fpn_coco.pth
     or, with weights of the backbone alone: init=pretrained init.weights=resnet50.pth
-    Needs a GPU: an image takes 134 GFLOPs at 800 px, and from scratch it needs many epochs.
+    Needs a GPU: an image takes 268 GFLOPs at 800 px, and from scratch it needs many epochs.
     """
     return RunConfig(
         epochs=26,

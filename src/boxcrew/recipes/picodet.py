@@ -49,6 +49,19 @@ def starter() -> RunConfig:
     )
 
 
+@RECIPES.register("starter_large")
+def starter_large() -> RunConfig:
+    """The default at 416 px with stronger augmentation: for small objects, and 15 minutes or more
+
+    boxcrew train starter_large data=PATH
+    On 2 CPU cores: street photos of clothes (702 to learn from) in 15 minutes, AP50 0.72, AP 0.49 on val,
+    where the default has 0.67 and 0.44.
+    """
+    recipe = starter()
+    size, transforms = {"size": 416}, {"mosaic": 0.5, "mixup": 0.1, "jitter": 0.3}
+    return recipe.changed({"detector": size, "transforms": transforms})
+
+
 @RECIPES.register("picodet")
 def picodet() -> RunConfig:
     """PicoDet-S, fine-tuned from weights for COCO, which come with a Python package

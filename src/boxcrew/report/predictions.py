@@ -1,4 +1,4 @@
-"""The predictions of networks as values; `predictions_folder` and `predictions_video` write them to files."""
+"""Predictions as values, without torch; `predictions_folder` and `predictions_video` write them to files."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import importlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from boxcrew.core.errors import UsageError
+from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Detections, Floats, Image, Ints
-from boxcrew.core.units import counted
 from boxcrew.data.images.drawing import draw_boxes
 from boxcrew.data.images.reading import write_image
+from boxcrew.data.images.source_image import SourceImage
 from boxcrew.data.images.video import VideoFrame
-from boxcrew.tasks.drawing import enlarged
-from boxcrew.tasks.gan import contact_sheet
 
 
 class Detection(NamedTuple):
@@ -40,11 +39,16 @@ class Result:
     """
 
     path: Path | None  # None for an image from memory
-    image: Image
+    source: SourceImage
     detections: Detections
     classes: tuple[str, ...]
     name: str | None = None  # of an image that has one without being a file, such as a URL
     frame: VideoFrame | None = None  # of a video or camera
+
+    @cached_property
+    def image(self) -> Image:
+        """The pixels of the image in full size."""
+        return self.source.read()
 
     def __len__(self) -> int:
         return len(self.detections)
@@ -55,7 +59,7 @@ class Result:
             yield Detection((x0, y0, x1, y1), float(score), int(label), self.classes[label])
 
     def __repr__(self) -> str:
-        return f"Result({self.title}, {_size(self.image)}, {self.summary()})"
+        return f"Result({self.title}, {_size(self.source.extent)}, {self.summary()})"
 
     @property
     def title(self) -> str:
@@ -72,16 +76,16 @@ class Result:
     @property
     def boxes(self) -> Floats:
         """The boxes (N, 4) as xyxy."""
-        return self.detections.boxes.numpy()
+        return self.detections.boxes
 
     @property
     def scores(self) -> npt.NDArray[Any]:
-        return self.detections.scores.numpy()
+        return self.detections.scores
 
     @property
     def labels(self) -> Ints:
         """The class indices (N,) into `classes`."""
-        return self.detections.labels.numpy()
+        return self.detections.labels
 
     @property
     def names(self) -> list[str]:
@@ -97,7 +101,7 @@ class Result:
         return Path(path)
 
     def to_json(self) -> dict[str, Any]:
-        height, width = self.image.shape[:2]
+        width, height = self.source.extent
         rows = zip(self.names, self.scores.tolist(), self.boxes.tolist(), strict=True)
         detections = [
             {"class": name, "score": round(score, 4), "box": [round(edge, 2) for edge in box]}
@@ -150,33 +154,6 @@ class ClassResult:
         return {"source": self.source, "classes": classes}
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class GeneratedImages:
-    """Images of a generator; `len` is their number."""
-
-    pixels: Tensor  # uint8 (n, C, H, W), C 1 or 3
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def __repr__(self) -> str:
-        height, width = self.pixels.shape[2:]
-        return f"GeneratedImages({counted(len(self), 'image')} of {width} x {height})"
-
-    @property
-    def images(self) -> list[Image]:
-        return [enlarged(image, side=1) for image in self.pixels]
-
-    def save(self, folder: str | Path) -> Path:
-        """Write `images/0000.png` and so on, and all of them as `sheet.png`; return the folder."""
-        folder = Path(folder)
-        (folder / "images").mkdir(parents=True, exist_ok=True)
-        for number, image in enumerate(self.images):
-            write_image(folder / "images" / f"{number:04}.png", image)
-        write_image(folder / "sheet.png", contact_sheet(self.pixels))
-        return folder
-
-
-def _size(image: Image) -> str:
-    height, width = image.shape[:2]
+def _size(extent: Extent) -> str:
+    width, height = extent
     return f"{width} x {height}"

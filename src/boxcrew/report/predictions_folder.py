@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from boxcrew.report.json_array import JsonArray
+from boxcrew.report.predicted_labels import PredictedLabels
 from boxcrew.report.predictions import ClassResult, Result
 
 _MAX_STEM = 100  # characters; names of files may have 255 bytes, of up to four for a character
@@ -18,13 +19,15 @@ _MAX_STEM = 100  # characters; names of files may have 255 bytes, of up to four 
 
 class PredictionFolder:
     """The files about detections: `images/`, `labels/` (YOLO, with scores), `predictions.json` and
-    `coco.json`. They grow with each result, and are complete after `close`, at any number of results.
+    `coco.json`. They grow with each result, and are complete after `close`, at any number of results. With
+    a `format`, a data set in that format for labelling tools is added at the end.
     """
 
-    contents = "images/, labels/, predictions.json, coco.json"
-
-    def __init__(self, folder: Path, classes: Sequence[str]) -> None:
+    def __init__(self, folder: Path, classes: tuple[str, ...], *, format: str | None = None) -> None:
         self._folder = folder
+        self._labels = None if format is None else PredictedLabels(folder / format, classes, format=format)
+        named = "" if format is None else f", {format}/"
+        self.contents = f"images/, labels/, predictions.json, coco.json{named}"
         self._numbers: dict[str, int] = {}  # by stem, of images that share it; most do not
         for name in ("images", "labels"):
             (folder / name).mkdir(parents=True)
@@ -38,10 +41,13 @@ class PredictionFolder:
         record = result.to_json()
         self._predictions.add(record)
         self._coco.add(record)
+        if self._labels is not None:
+            self._labels.add(result)
 
     def close(self) -> None:
-        with closing(self._predictions):
-            self._coco.close()
+        with closing(self._predictions), closing(self._coco):
+            if self._labels is not None:
+                self._labels.close()
 
     def _free_name(self, stem: str) -> str:
         """Return the stem, with a number if images of several folders share it."""
@@ -133,7 +139,7 @@ def _stem(result: Result) -> str:
 
 def _yolo_lines(result: Result) -> str:
     """Return lines of `class x y w h score`; x, y, w and h are shares of the image size."""
-    height, width = result.image.shape[:2]
+    width, height = result.source.extent
     lines = []
     for (x0, y0, x1, y1), score, label, _ in result:
         shares = ((x0 + x1) / 2 / width, (y0 + y1) / 2 / height, (x1 - x0) / width, (y1 - y0) / height)

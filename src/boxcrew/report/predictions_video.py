@@ -28,8 +28,7 @@ class PredictionVideo:
 
     def add(self, result: Result) -> None:
         if self._video is None:
-            height, width = result.image.shape[:2]
-            self._video = VideoFile(self._stem, (width, height), self._rate)
+            self._video = VideoFile(self._stem, result.source.extent, self._rate)
         self._video.add(result.plot())
         self._num += 1
         self._lines.write(json.dumps(result.to_json(), ensure_ascii=False, allow_nan=False) + "\n")

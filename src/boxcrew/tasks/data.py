@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self
 
 from torch import Tensor
@@ -16,9 +17,11 @@ from boxcrew.data.checks.problem import Problem
 from boxcrew.data.config import DataConfig
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.advice import Advice, imbalance, missing_data, too_complex
-from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.evaluate.evaluation import Evaluation
+from boxcrew.runtime.exported import Exported
+from boxcrew.runtime.predictor import DetectionPredictor
 from boxcrew.tasks.base import PredictionKind, Task, TaskConfig
+from boxcrew.tasks.exported import ExportedNetwork
 from boxcrew.tasks.facts import DataFacts
 
 ConfigT = TypeVar("ConfigT", bound=TaskConfig, default=Any)
@@ -58,13 +61,22 @@ class LoaderOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class EvalOptions:
-    """The options of an evaluation, or of solving a stage. `progress` is called with the number of samples
-    done, in a solve that of the current pass.
+    """The options of an evaluation. `progress` is called with the number of samples done, if a stage is
+    solved that of the current pass.
     """
 
     batch: int
     workers: Workers
     progress: Callable[[int], None] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolveOptions(EvalOptions):
+    """The options of solving a stage. `workspace` is a folder for large results on the way, which a stage
+    that is repeated after a kill finds again.
+    """
+
+    workspace: Path
 
 
 class Loader(Protocol):
@@ -219,12 +231,19 @@ class TaskData(TrainData, EvalData[EvaluationT], DataSummary, Generic[ConfigT, F
         """Return the task with its network, initialized from torch's random numbers."""
 
     @classmethod
+    def build_exported(cls, config: ConfigT, facts: FactsT, exported: Exported) -> Task:
+        """Return the task with an exported network, to evaluate it and to predict."""
+        task = cls.build(config, facts)
+        setattr(task, task.network_name, ExportedNetwork(exported))
+        return task.eval()
+
+    @classmethod
     def predicts(cls, facts: FactsT) -> PredictionKind:
         """Return what a network for data with these facts predicts."""
         return cls.config_class.predicts or ("classes" if facts.classes else "text")
 
     @classmethod
-    def predictor(cls, config: ConfigT, task: Task, move: ToDevice) -> Predictor:  # noqa: ARG003
+    def predictor(cls, config: ConfigT, task: Task, move: ToDevice) -> DetectionPredictor:  # noqa: ARG003
         """Return what finds boxes by a task's network; `UsageError` if it predicts something else.
         `move` brings inputs to the device of the network.
         """
@@ -274,7 +293,10 @@ class TaskData(TrainData, EvalData[EvaluationT], DataSummary, Generic[ConfigT, F
             ),
         )
 
-    def solve(self, task: Task, stage: str, options: EvalOptions) -> tuple[str, ...]:
+    def require_solvable(self, folder: Path) -> None:
+        """Raise an error before training if a solve stage in `folder` would fail after it."""
+
+    def solve(self, task: Task, stage: str, options: SolveOptions) -> tuple[str, ...]:
         """Set layers or buffers of the network in closed form, for the solve stage of that name; return a
         message about each sample that could not be read. The task is on the CPU, in evaluation mode and
         without gradients. The result must depend on nothing but the data and the task.

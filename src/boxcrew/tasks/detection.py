@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -15,18 +16,17 @@ from boxcrew.core.config import ChosenBy
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.input_size import Extent
 from boxcrew.core.stage import Stage
-from boxcrew.core.types import Batch, Image, Losses, Sample, Target
+from boxcrew.core.types import Batch, Losses, Target
 from boxcrew.core.units import format_count
 from boxcrew.data.checks.problem import Problem, first_problem
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import ImageReader, Record, Source, open_source
 from boxcrew.data.images.cache import ImageCache
-from boxcrew.data.loading.collate import collate
-from boxcrew.data.loading.detection_samples import DetectionSamples, ImagePasses, Regions, region_inputs
+from boxcrew.data.loading.detection_samples import DetectionSamples, ImagePasses, Regions
 from boxcrew.data.loading.loader import TrainLoader
 from boxcrew.data.loading.order import SampleOrder
+from boxcrew.data.proposals.coverage import proposal_coverage
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, train_pipeline
-from boxcrew.data.transforms.view import View
 from boxcrew.detectors import (
     DETECTORS,
     DetectorConfig,
@@ -42,12 +42,15 @@ from boxcrew.evaluate.advice import (
     detection_gap,
     doubted_objects,
     rare_class_missed,
+    uncovered_objects,
     unmatched_objects,
 )
 from boxcrew.evaluate.detection.evaluator import DetectionEvaluation, DetectionEvaluator
 from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.evaluate.detection.suspects import suspects_of
 from boxcrew.evaluate.evaluation import is_measured
+from boxcrew.runtime.exported import ExportedPredictor
+from boxcrew.runtime.predictor import DetectionPredictor
 from boxcrew.tasks.base import TASKS, Task, TaskConfig
 from boxcrew.tasks.cost.flops import forward_flops
 from boxcrew.tasks.data import (
@@ -58,10 +61,13 @@ from boxcrew.tasks.data import (
     LoaderOptions,
     OpenOptions,
     ScoreTable,
+    SolveOptions,
     TaskData,
     ToDevice,
 )
+from boxcrew.tasks.detection_inputs import largest_batch, proposer_of, stored_regions
 from boxcrew.tasks.drawing import render_batch, render_predictions, render_proposals
+from boxcrew.tasks.exported import ExportedNetwork
 from boxcrew.tasks.facts import DataFacts
 
 METRICS = (
@@ -151,8 +157,11 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         if facts is not None and source.classes != facts.classes:
             source = source.with_classes(facts.classes)
         if facts is None or data.val != ALL_SPLITS:
-            return cls.of(config, source, val=data.val)
-        return replace(cls.of(config, source, val="train"), val=tuple(source.records))
+            opened = cls.of(config, source, val=data.val)
+        else:
+            opened = replace(cls.of(config, source, val="train"), val=tuple(source.records))
+        records = list({record.key: record for record in (*opened.train, *opened.val)}.values())
+        return replace(opened, regions=stored_regions(config.detector, source, records, options))
 
     @classmethod
     def of(cls, config: DetectionConfig, source: Source, *, val: str = "val") -> Self:
@@ -164,10 +173,13 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         return DetectionTask(build_detector(config.detector, facts.classes))
 
     @classmethod
-    def predictor(cls, config: DetectionConfig, task: Task, move: ToDevice) -> Predictor:
+    def predictor(cls, config: DetectionConfig, task: Task, move: ToDevice) -> DetectionPredictor:
+        if isinstance(task.network, ExportedNetwork):
+            return ExportedPredictor.of(task.network.exported)
         assert isinstance(task.network, DetectorNet)
         pipeline = eval_pipeline(config.transforms, config.detector.size)
-        return Predictor(detector=task.network, pipeline=pipeline, move=move)
+        propose = proposer_of(config.detector)
+        return Predictor(detector=task.network, pipeline=pipeline, move=move, propose=propose)
 
     @property
     def facts(self) -> DataFacts:
@@ -187,7 +199,11 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
             raise DataError(f"{self.source.root}: no training image has a box", advice=advice)
 
     def adapted(self) -> tuple[Self, str]:
-        """Return this with default boxes adapted to the training objects, and a sentence about it."""
+        """Return this with default boxes adapted to the training objects, and a sentence about them, or
+        about the regions that cover these objects.
+        """
+        if self.regions is not None:
+            return self, proposal_coverage(self.train, self.regions).sentence()
         _, objects = counted_objects(*self.train_objects())
         detector, sentence = objects.adapt(self.config.detector, self.config.transforms)
         return replace(self, config=self.config.model_copy(update={"detector": detector})), sentence
@@ -308,17 +324,26 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         )
         return evaluator(self.predictor(self.config, task, move), progress=options.progress)
 
-    def solve(self, task: Task, stage: str, options: EvalOptions) -> tuple[str, ...]:
+    def require_solvable(self, folder: Path) -> None:
+        self.config.detector.require_solvable(len(self.train), folder)
+
+    def solve(self, task: Task, stage: str, options: SolveOptions) -> tuple[str, ...]:
         """Let the detector solve a stage from the training images, seen as in an evaluation."""
         predictor = self.predictor(self.config, task, lambda inputs: inputs)
+        assert isinstance(predictor, Predictor)
         samples = DetectionSamples(self.images, self.train, predictor.pipeline, self.regions)
-        passes = ImagePasses(samples=samples, **vars(options))
-        predictor.detector.solve(stage, passes)
+        passes = ImagePasses(
+            samples=samples, batch=options.batch, workers=options.workers, progress=options.progress
+        )
+        predictor.detector.solve(stage, passes, options.workspace)
         return passes.skipped
 
     def advice(self, task: Task, *, from_scratch: bool) -> tuple[Advice, ...]:
         advice = super().advice(task, from_scratch=from_scratch)
         assert isinstance(task.network, DetectorNet)
+        if self.regions is not None:
+            covered = proposal_coverage(self.train, self.regions).recall50
+            return *advice, *uncovered_objects(covered)
         config, (_, objects) = task.network.config, counted_objects(*self.train_objects())
         if (matched := matched_fraction(task.network, objects, self.config.transforms)) is None:
             return advice
@@ -383,16 +408,3 @@ def _split_report(records: tuple[Record, ...], classes: tuple[str, ...]) -> dict
         "images_without_boxes": sum(len(record.target) == 0 for record in records),
         "boxes_by_class": dict(zip(classes, counts.tolist(), strict=True)),
     }
-
-
-def largest_batch(
-    num_samples: int, *, canvas: Extent, num_objects: int, num_regions: int | None = None
-) -> Batch:
-    """Return black images of a (width, height), each with so many objects and regions (None: no regions)."""
-    image: Image = np.zeros((*canvas[::-1], 3), dtype=np.uint8)
-    target = Target.of([[0, 0, *canvas]] * num_objects, [0] * num_objects)
-    extra = {}
-    if num_regions is not None:
-        regions = np.tile(np.array([[0, 0, *canvas]], dtype=np.float32), (num_regions, 1))
-        extra = region_inputs(regions, View.identity(*canvas))
-    return collate([Sample(image=image, target=target, key="", extra=extra)] * num_samples)

@@ -44,7 +44,7 @@ def render_predictions(
         pixels, target, found = source.read(by_key[image.key]), image.target, image.detections
         labels.append(draw_boxes(pixels, target.boxes, target.labels, source.classes))
         found = found.above(SHOWN_SCORE)
-        boxes, classes, scores = found.boxes.numpy(), found.labels.numpy(), found.scores.numpy()
+        boxes, classes, scores = found.boxes, found.labels, found.scores
         predictions.append(draw_boxes(pixels, boxes, classes, source.classes, scores))
     return {"val/labels": labels, "val/predictions": predictions}
 

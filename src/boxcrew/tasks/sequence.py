@@ -24,9 +24,11 @@ from boxcrew.nets.class_losses import cross_entropy
 from boxcrew.nets.initialization import initialize
 from boxcrew.nets.network import Network
 from boxcrew.nets.recurrent import LanguageModel
+from boxcrew.runtime.exported import Exported
 from boxcrew.tasks.base import TASKS, Task
 from boxcrew.tasks.classification import ClassTaskConfig, ClassTaskData, RegularizedTask
 from boxcrew.tasks.data import EvalOptions, OpenOptions, ScoreTable, ToDevice
+from boxcrew.tasks.exported import ExportedLanguageModel
 from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.net_configs import NetConfig, RnnConfig, net_chosen
 
@@ -68,7 +70,7 @@ class LanguageNet(Network):
     def continue_text(self, text: str, num: int, *, temperature: float, seed: int) -> str:
         """Return `num` characters that may follow a text."""
         prompt = torch.from_numpy(encode_text(self.encoding, text or "\n"))[None]
-        prompt = prompt.to(next(self.parameters()).device)
+        prompt = prompt.to(self.model.device)
         generator = torch.Generator().manual_seed(seed)
         tokens = self.model.continue_text(prompt, num, temperature=temperature, generator=generator)
         return decode_tokens(self.encoding, tokens[0].cpu().numpy())
@@ -147,6 +149,12 @@ class SequenceData(ClassTaskData[SequenceConfig]):
 
     def augmentation(self) -> Augmentation:
         return replace(super().augmentation(), keeps_inputs=self.is_text)
+
+    @classmethod
+    def build_exported(cls, config: SequenceConfig, facts: ExampleFacts, exported: Exported) -> Task:
+        if facts.classes:
+            return super().build_exported(config, facts, exported)
+        return LanguageTask(LanguageNet(ExportedLanguageModel(exported), facts.encoding), config)
 
     @classmethod
     def build(cls, config: SequenceConfig, facts: ExampleFacts) -> Task:

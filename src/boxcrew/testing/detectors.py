@@ -5,22 +5,27 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Batch, Losses, PaddedDetections
-from boxcrew.detectors import DETECTORS, DetectorConfig, DetectorNet, build_detector
-from boxcrew.tasks.detection import DetectionTask, largest_batch
+from boxcrew.detectors import DETECTORS, DetectorConfig, DetectorNet, build_detector, input_hw
+from boxcrew.tasks.detection import DetectionTask
+from boxcrew.tasks.detection_inputs import largest_batch
 from boxcrew.testing.task_data import check_workload
 
 CLASSES = ("tea pot", "Kanne", "茶")
 BACKBONE = "test_efficientnet"
 """timm's own for tests: convolutions, depthwise ones too, BatchNorms, strides up to 32, and few layers."""
+NUM_REGIONS = 24  # of an image, at most
 
 
 def quick_config(name: str, size: str = "96") -> DetectorConfig:
@@ -55,9 +60,8 @@ def noise_batch(canvas: Extent, num_objects: tuple[int, ...], *, seed: int = 0) 
     image.
     """
     draw = torch.Generator().manual_seed(seed)
-    shape, limits = (len(num_objects), max(1, *num_objects)), torch.tensor(canvas)
-    sides = 3 + torch.rand(*shape, 2, generator=draw) * (limits / 2 - 3)
-    low = torch.rand(*shape, 2, generator=draw) * (limits - sides)
+    shape = (len(num_objects), max(1, *num_objects))
+    boxes = _random_boxes(canvas, shape, draw)
     labels = torch.randint(0, len(CLASSES), shape, generator=draw)
     padding = torch.arange(shape[1]) >= torch.tensor(num_objects)[:, None]
     images = torch.randint(0, 256, (shape[0], 3, *canvas[::-1]), dtype=torch.uint8, generator=draw)
@@ -65,12 +69,36 @@ def noise_batch(canvas: Extent, num_objects: tuple[int, ...], *, seed: int = 0) 
         inputs=images,
         draws=torch.randint(1 << 62, shape[:1], generator=draw),
         targets={
-            "boxes": torch.cat((low, low + sides), dim=-1).masked_fill(padding[..., None], 0),
+            "boxes": boxes.masked_fill(padding[..., None], 0),
             "labels": labels.masked_fill(padding, -1),
             "difficult": torch.zeros(shape, dtype=torch.bool),
         },
         keys=tuple(f"noise{i}" for i in range(shape[0])),
     )
+
+
+def _random_boxes(canvas: Extent, shape: tuple[int, int], draw: torch.Generator) -> Tensor:
+    limits = torch.tensor(canvas)
+    sides = 3 + torch.rand(*shape, 2, generator=draw) * (limits / 2 - 3)
+    low = torch.rand(*shape, 2, generator=draw) * (limits - sides)
+    return torch.cat((low, low + sides), dim=-1)
+
+
+def with_regions(batch: Batch, config: DetectorConfig) -> Batch:
+    """Return the batch with random regions, some of them invalid, if the detector takes any; the objects
+    themselves are regions too, a little moved, so that some are positive.
+    """
+    if not config.num_regions:
+        return batch
+    height, width = input_hw(batch.inputs)
+    shape = (len(batch), min(config.num_regions, NUM_REGIONS))
+    boxes = _random_boxes((width, height), shape, torch.Generator().manual_seed(1))
+    objects = batch.targets["boxes"] + torch.tensor([0.0, 0.0, 1.0, 1.0])
+    regions = torch.cat((boxes, objects), dim=1).clamp(min=0, max=min(width, height))
+    valid = torch.cat((torch.ones(shape, dtype=torch.bool), batch.targets["labels"] >= 0), dim=1)
+    valid[0, 0] = False
+    regions = regions.masked_fill(~valid[..., None], 0)
+    return replace(batch, extra={"regions": regions, "regions_valid": valid})
 
 
 def check_settings(name: str) -> None:
@@ -84,17 +112,18 @@ def check_settings(name: str) -> None:
     assert detector.classes == CLASSES
 
 
-def check_forward(detector: DetectorNet, images: Tensor) -> tuple[Tensor, ...]:
+def check_forward(detector: DetectorNet, batch: Batch) -> tuple[Tensor, ...]:
     """Check that `forward` returns float tensors with a row for each image, and return them.
     Bytes and floats give the same. An image alone and in a batch has the same numbers, in any order: what
     is sorted (proposals by score) may swap places by rounding.
     """
     detector.eval()
-    before = images.clone()
+    images, extra = batch.inputs, list(batch.extra.values())
+    before, first_extra = images.clone(), [values[:1] for values in extra]
     with torch.no_grad():
-        raw = detector(images)
-        alone = detector(images[:1])
-        alone_of_floats = detector(images[:1].float())
+        raw = detector(images, *extra)
+        alone = detector(images[:1], *first_extra)
+        alone_of_floats = detector(images[:1].float(), *first_extra)
     assert isinstance(raw, tuple)
     for batched, first, of_floats in zip(raw, alone, alone_of_floats, strict=True):
         assert batched.is_floating_point()
@@ -128,11 +157,11 @@ def check_decode(detector: DetectorNet, raw: tuple[Tensor, ...], size: tuple[int
     for image in padded.unpad():
         assert len(image.boxes) == len(image.scores) == len(image.labels) <= config.max_detections
         assert image.boxes.shape == (len(image), 4)
-        assert image.labels.dtype == torch.int64
+        assert image.labels.dtype == np.int64
         assert ((image.labels >= 0) & (image.labels < len(detector.classes))).all()
         assert ((image.scores >= config.score_threshold) & (image.scores <= 1)).all()
-        assert (image.scores.diff() <= 0).all()
-        assert ((image.boxes >= 0) & (image.boxes <= torch.tensor(size[::-1] * 2))).all()
+        assert (np.diff(image.scores) <= 0).all()
+        assert ((image.boxes >= 0) & (image.boxes <= np.array(size[::-1] * 2))).all()
         assert (image.boxes[:, :2] <= image.boxes[:, 2:]).all()
 
 
@@ -145,10 +174,12 @@ def _require_shapes(padded: PaddedDetections, num_images: int, most: int) -> Non
 def check_without_data(detector: DetectorNet) -> None:
     """Check that planning can trace a step, and that `decode` has its shapes without data too."""
     canvas = detector.config.size.canvas([(40, 30)])
-    check_workload(DetectionTask(detector), partial(largest_batch, canvas=canvas, num_objects=4))
-    bare = copy.deepcopy(detector).to("meta").eval()
+    num_regions = min(detector.config.num_regions, NUM_REGIONS) or None
+    make_batch = partial(largest_batch, canvas=canvas, num_objects=4, num_regions=num_regions)
+    check_workload(DetectionTask(detector), make_batch)
+    bare, batch = copy.deepcopy(detector).to("meta").eval(), make_batch(2).to("meta")
     with torch.no_grad():
-        raw = bare(torch.empty(2, 3, *canvas[::-1], device="meta"))
+        raw = bare(batch.inputs, *batch.extra.values())
         padded = bare.decode(raw, canvas[::-1])
     _require_shapes(padded, 2, detector.config.max_detections)
 
@@ -265,14 +296,28 @@ def check_names(detector: DetectorNet) -> None:
     assert all(converted[name] is value for name, value in state.items()), "its own state is not foreign"
 
 
-def check_state_is_complete(detector: DetectorNet, images: Tensor, raw: tuple[Tensor, ...]) -> None:
-    """Check that another detector with the same settings and state gives the same outputs for `images`."""
+def check_state_is_complete(detector: DetectorNet, batch: Batch, raw: tuple[Tensor, ...]) -> None:
+    """Check that another detector with the same settings and state gives the same outputs for a batch."""
     copy = build_detector(detector.config, detector.classes)
     copy.load_state_dict(detector.state_dict(), strict=True)
     with torch.no_grad():
-        again = copy.eval()(images)
+        again = copy.eval()(batch.inputs, *batch.extra.values())
     for first, second in zip(raw, again, strict=True):
         torch.testing.assert_close(first, second)
+
+
+@dataclass(frozen=True)
+class _Twice:
+    """A batch that stands for all training images twice in every pass."""
+
+    batch: Batch
+
+    def __iter__(self) -> Iterator[Batch]:
+        second = replace(self.batch, keys=tuple(f"again {key}" for key in self.batch.keys))
+        yield from (self.batch, second)
+
+    def __len__(self) -> int:
+        return 2 * len(self.batch)
 
 
 def check_stages(detector: DetectorNet, batch: Batch) -> None:
@@ -285,8 +330,8 @@ def check_stages(detector: DetectorNet, batch: Batch) -> None:
     for name in [stage.name for stage in stages if stage.kind == "solve"]:
         solved = [copy.deepcopy(detector).eval() for _ in range(2)]
         for each in solved:
-            with torch.no_grad():
-                each.solve(name, (batch, batch))
+            with torch.no_grad(), TemporaryDirectory() as folder:
+                each.solve(name, _Twice(batch), Path(folder))
         first, second = (each.state_dict() for each in solved)
         before = detector.state_dict()
         assert {key: value.shape for key, value in first.items()} == {

@@ -285,6 +285,7 @@ def load_network(
     """Load a complete network: all tensors of `state` (of `weights`, under the names here) that fit and are
     not excluded. Rows of classes and characters are found by their names.
     """
+    excluded = excluded | set(network.not_transferred)
     offered = {name: value for name, value in state.items() if name not in excluded}
     facts = (weights.meta or {}).get("facts", {})
     old_classes, encoding = tuple(facts.get("classes", network.classes)), facts.get("encoding", {})

@@ -1,4 +1,4 @@
-"""Mosaics and blends in the stream of batches."""
+"""Mosaics, pasted objects and blends in the stream of batches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 NUM = 9
 TRANSFORMS = TransformsConfig(expand=1, crop=False, jitter=0.2)
-BOTH = Mixing(mosaic=0.6, mixup=0.4)
+EVERY = Mixing(mosaic=0.6, copy_paste=0.3, mixup=0.4)
 STEPS = 6
 SIZE = InputSize((64,))
 
@@ -67,7 +67,7 @@ def whole(record: Record) -> Floats:
 
 def batches(
     source: Source,
-    mixing: Mixing | None = BOTH,
+    mixing: Mixing | None = EVERY,
     *,
     images: ImageReader | None = None,
     size: InputSize = SIZE,

@@ -11,7 +11,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.input_size import Extent, InputSize
 from boxcrew.core.types import Image, Sample, Target
 from boxcrew.data.loading.order import sample_rng
-from boxcrew.data.transforms.mosaic import Mixing, Place, blend, join_tiles, mosaic_places
+from boxcrew.data.transforms.mosaic import Mixing, Place, blend, join_tiles, mosaic_places, paste_objects
 from boxcrew.data.transforms.pipeline import Pipeline, TransformsConfig, train_pipeline
 
 RED, GREEN, BLUE = range(3)
@@ -137,3 +137,37 @@ def test_settings_say_what_is_mixed() -> None:
     for wrong in ({"mosaic": 1.5}, {"mixup": -0.1}, {"mix_until": 2}):
         with pytest.raises(UsageError, match="transforms"):
             TransformsConfig.of(wrong)
+
+
+def test_objects_are_pasted_where_they_hide_nothing() -> None:
+    ground: Image = np.full((60, 80, 3), 7, dtype=np.uint8)
+    sample = Sample(image=ground, target=Target.of([[10, 10, 40, 50]], [0]), key="a")
+    shown = ground.copy()
+    shown[5:25, 30:50] = 200
+    other = Sample(image=shown, target=Target.of([[30, 5, 50, 25]], [2]), key="b")
+    pasted = 0
+    for seed in range(30):
+        mixed = paste_objects(sample, other, np.random.default_rng(seed))
+        assert mixed.key == "a"
+        assert mixed.target.labels.tolist() == [0, 2][: len(mixed.target)]
+        assert (sample.image == 7).all()  # not changed in place
+        for left, top, right, bottom in mixed.target.boxes[1:].astype(int).tolist():
+            pasted += 1
+            assert (right - left, bottom - top) == (20, 20)
+            assert (mixed.image[top:bottom, left:right] == 200).all()
+            assert (mixed.image == 200).all(axis=2).sum() == 400
+            covered = max(0, min(right, 40) - max(left, 10)) * max(0, min(bottom, 50) - max(top, 10))
+            assert covered <= 0.1 * 30 * 40
+    assert pasted > 10
+
+
+def test_objects_that_cannot_be_cut_out_alone_are_not_pasted() -> None:
+    ground: Image = np.zeros((60, 80, 3), dtype=np.uint8)
+    sample = Sample(image=ground, target=Target.of([], []), key="a")
+    one_inside = Target.of([[0, 0, 40, 40], [10, 10, 30, 30], [45, 45, 55, 55]], [0, 1, 2])
+    crowd = Target.of([[0, 0, 40, 40]], [0], crowd=[True])
+    thin = Target.of([[0, 0, 40, 3]], [0])
+    for target, labels in ((one_inside, [2]), (crowd, []), (thin, [])):
+        other = Sample(image=ground, target=target, key="b")
+        mixed = paste_objects(sample, other, np.random.default_rng(0))
+        assert mixed.target.labels.tolist() == labels

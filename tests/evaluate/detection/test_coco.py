@@ -23,7 +23,7 @@ def reference(fashion: list[EvaluatedImage], fashion_truth: dict[str, Any]) -> A
     ids = {image["file_name"]: image["id"] for image in fashion_truth["images"]}
     results = []
     for evaluated in fashion:
-        boxes = evaluated.detections.boxes.numpy().astype(np.float64)
+        boxes = evaluated.detections.boxes.astype(np.float64)
         for box, score, label in zip(
             boxes, evaluated.detections.scores.tolist(), evaluated.detections.labels.tolist(), strict=True
         ):

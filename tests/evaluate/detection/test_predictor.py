@@ -12,6 +12,7 @@ import torch
 from boxcrew.core.input_size import InputSize
 from boxcrew.core.types import Detections, Image
 from boxcrew.data.detection.source import open_source
+from boxcrew.data.images.source_image import DecodedImage, EncodedImage
 from boxcrew.data.loading.workers import Workers
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline
 from boxcrew.detectors import build_detector
@@ -48,13 +49,13 @@ def images() -> list[Image]:
 
 
 def test_detections_do_not_depend_on_the_other_images(predictor: Predictor) -> None:
-    together, seconds = predictor(images())
+    together, seconds = predictor([predictor.prepare(DecodedImage(image)) for image in images()])
     assert seconds.num_images == len(together) == len(EXTENTS)
     for image, detections in zip(images(), together, strict=True):
-        (alone,), _ = predictor([image])
+        (alone,), _ = predictor([predictor.prepare(DecodedImage(image))])
         assert len(alone) > 0
         require_equal(detections, alone)
-        assert (detections.boxes <= torch.tensor([image.shape[1], image.shape[0]] * 2)).all()
+        assert (detections.boxes <= np.array([image.shape[1], image.shape[0]] * 2)).all()
 
 
 def test_an_evaluation_returns_images_in_the_order_of_the_records(
@@ -67,4 +68,5 @@ def test_an_evaluation_returns_images_in_the_order_of_the_records(
     evaluation = evaluator(predictor)
     assert [image.key for image in evaluation.images] == [record.key for record in records]
     for image, record in zip(evaluation.images[:3], records, strict=False):
-        require_equal(image.detections, predictor([source.read(record)])[0][0])
+        prepared = predictor.prepare(EncodedImage(Path(str(record.path)).read_bytes()))
+        require_equal(image.detections, predictor([prepared])[0][0])

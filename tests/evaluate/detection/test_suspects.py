@@ -31,7 +31,7 @@ def evaluated(target: Target, findings: Sequence[Found], *, key: str = "odd") ->
         width=200,
         height=200,
         target=target,
-        detections=Detections(
+        detections=Detections.of(
             boxes=torch.tensor([box for box, _, _ in best_first]).reshape(-1, 4),
             scores=torch.tensor([score for _, _, score in best_first]),
             labels=torch.tensor([label for _, label, _ in best_first], dtype=torch.int64),

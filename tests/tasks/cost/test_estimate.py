@@ -23,7 +23,8 @@ from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.base import Task
 from boxcrew.tasks.cost.estimate import CostTracker, trace_workload
-from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
+from boxcrew.tasks.detection import DetectionTask, require_detection
+from boxcrew.tasks.detection_inputs import largest_batch
 from tests.helpers import learning
 
 CLASSES = tuple("abcdefgh")

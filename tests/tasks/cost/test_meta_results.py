@@ -14,7 +14,8 @@ from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.tasks.cost import meta_results
 from boxcrew.tasks.cost.estimate import trace_workload
 from boxcrew.tasks.cost.meta_results import RESULTS, meta_result
-from boxcrew.tasks.detection import DetectionTask, largest_batch
+from boxcrew.tasks.detection import DetectionTask
+from boxcrew.tasks.detection_inputs import largest_batch
 from boxcrew.testing.detectors import BACKBONE
 
 

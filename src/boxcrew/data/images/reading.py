@@ -67,12 +67,12 @@ def read_image(path: ImagePath, *, reduction: int = 1) -> Image:
     Pillow decodes the rest, and reports why an image cannot be decoded. A JPEG whose data is corrupt but
     complete is decoded as far as possible, as by every library.
     """
-    return _decode(path, _read(path), reduction=reduction)
+    return _decode(path, read_file(path), reduction=reduction)
 
 
-def decode_image(data: bytes, *, name: str = "image data") -> Image:
+def decode_image(data: bytes, *, name: str = "image data", reduction: int = 1) -> Image:
     """Return the image of a file whose content is in memory, as `read_image` does; errors call it `name`."""
-    return _decode(Path(name), data)
+    return _decode(Path(name), data, reduction=reduction)
 
 
 def convert_pillow(image: Pillow.Image) -> Image:
@@ -93,7 +93,16 @@ def read_header(path: ImagePath) -> Header:
             return _header(path, (header.width, header.height), header.orientation)
         if len(head) < num_bytes or not head.startswith(b"\xff\xd8"):
             break
-    with _open(path, path if isinstance(path, Path) else io.BytesIO(_read(path))) as opened:
+    with _open(path, path if isinstance(path, Path) else io.BytesIO(read_file(path))) as opened:
+        return _header(path, opened.size, _orientation(opened))
+
+
+def decode_header(data: bytes, *, name: str = "image data") -> Header:
+    """Return the header of a file whose content is in memory, as `read_header` does."""
+    path = Path(name)
+    if (header := read_jpeg_header(data[: _HEAD_BYTES[-1]])) is not None:
+        return _header(path, (header.width, header.height), header.orientation)
+    with _open(path, io.BytesIO(data)) as opened:
         return _header(path, opened.size, _orientation(opened))
 
 
@@ -106,7 +115,7 @@ def verify_image(path: ImagePath) -> bool:
         header = verify_jpeg_ends(*read_ends(path, _HEAD_BYTES[0], TAIL_BYTES))
     except OSError as error:
         raise _unreadable(path, error) from error
-    if header or (header := verify_jpeg(data := _read(path))):
+    if header or (header := verify_jpeg(data := read_file(path))):
         _header(path, (header.width, header.height), header.orientation)
         return False
     _decode(path, data)
@@ -119,7 +128,8 @@ def read_start(path: str | ImagePath, num_bytes: int) -> bytes:
     return path.read_part(0, num_bytes) if isinstance(path, PackedFile) else read_part(path, 0, num_bytes)
 
 
-def _read(path: ImagePath) -> bytes:
+def read_file(path: ImagePath) -> bytes:
+    """Return the content of a file; `ImageError` if it cannot be read."""
     try:
         if isinstance(path, PackedFile):
             return path.read_bytes()

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from boxcrew.core.types import Batch, Image, Sample
 from boxcrew.data.examples.example_set import Array
+from boxcrew.data.loading.extra_inputs import pad_extra
 
 
 def collate(samples: Sequence[Sample], *, skipped: Sequence[str] = ()) -> Batch:
@@ -49,17 +50,8 @@ def stack_images(images: Sequence[Image]) -> Tensor:
 
 
 def stack_extra(extras: Sequence[Mapping[str, npt.NDArray[Any]]]) -> dict[str, Tensor]:
-    """Return (B, N, …) of each name, which every sample has with an array (n, …) of its own length; N is the
-    largest of these, at least 1. The padding is zero, which is false in a mask.
-    """
-    stacked = {}
-    for name, first in extras[0].items():
-        longest = max(1, *(len(extra[name]) for extra in extras))
-        padded = np.zeros((len(extras), longest, *first.shape[1:]), dtype=first.dtype)
-        for row, extra in enumerate(extras):
-            padded[row, : len(extra[name])] = extra[name]
-        stacked[name] = torch.from_numpy(padded)
-    return stacked
+    """Return the arrays of `pad_extra` as tensors."""
+    return {name: torch.from_numpy(values) for name, values in pad_extra(extras).items()}
 
 
 def as_tensor(inputs: Array) -> Tensor:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Batch, Floats, Image, Ints, Sample, Target
 from boxcrew.data.detection.source import ImageReader, Record
 from boxcrew.data.loading.collate import collate
+from boxcrew.data.loading.extra_inputs import region_inputs
 from boxcrew.data.loading.loader import Fields, StepRequest, batches_of, eval_fields
 from boxcrew.data.loading.mixed_samples import Mixer
 from boxcrew.data.loading.order import mix_rng, sample_rng, step_rng
@@ -29,12 +29,6 @@ Regions = Callable[[Record], Floats]
 """Gives the boxes (N, 4) xyxy, in pixels of the original, where objects of an image may be. It runs in the
 loader processes, so it must be picklable.
 """
-
-
-def region_inputs(regions: Floats, view: View) -> dict[str, npt.NDArray[Any]]:
-    """Return `Sample.extra` for regions (N, 4) of the original: where the view shows them, and whether."""
-    boxes, valid = view.visible_boxes(regions)
-    return {"regions": boxes, "regions_valid": valid}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,10 +109,12 @@ class DetectionSamples:
 
     def _sample(self, pipeline: Pipeline, index: int, rng: np.random.Generator) -> tuple[Sample, View]:
         record = self.records[index]
-        scene = pipeline.transform_geometry(record.extent, record.target, rng)
-        image = self.images.read(record, reduction=scene.view.reduction)
-        reduction = _reduction(record, image, at_most=scene.view.reduction)
-        image = pipeline.render(image, scene.view, rng, reduction=reduction)
+
+        def read(reduction: int) -> Image:
+            return self.images.read(record, reduction=reduction)
+
+        name = str(record.path or record.key)
+        image, scene = pipeline.make_input(record.extent, record.target, read, rng, name=name)
         extra = region_inputs(self.regions(record), scene.view) if self.regions else {}
         return Sample(image=image, target=scene.target, key=record.key, extra=extra), scene.view
 
@@ -138,18 +134,6 @@ def _read_each(
         except DataError as error:
             skipped.append(error.message)
     return done, tuple(skipped)
-
-
-def _reduction(record: Record, image: Image, *, at_most: int) -> int:
-    """Return the factor by which the image was reduced in reading: `at_most` or 1; `DataError` if its size
-    fits neither.
-    """
-    height, width = image.shape[:2]
-    for reduction in (at_most, 1):
-        if (width, height) == (-(-record.width // reduction), -(-record.height // reduction)):
-            return reduction
-    was = f"{record.width} x {record.height}"
-    raise DataError(f"{record.path or record.key}: is {width} x {height} pixels now, was {was}")
 
 
 def eval_image_batches(
@@ -179,6 +163,9 @@ class ImagePasses:
     def skipped(self) -> tuple[str, ...]:
         """A message about each image that could not be read and was left out of a pass."""
         return tuple(self._skipped)
+
+    def __len__(self) -> int:
+        return len(self.samples.records)
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield the batches of a pass; `DataError` if no image at all could be read."""

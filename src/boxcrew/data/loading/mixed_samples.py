@@ -1,15 +1,16 @@
-"""Samples that are made of several images, as mosaics and blends."""
+"""Samples that are made of several images: mosaics, pasted objects and blends."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Sample
-from boxcrew.data.transforms.mosaic import Mixing, blend, join_tiles, mosaic_places
+from boxcrew.data.transforms.mosaic import Mixing, blend, join_tiles, mosaic_places, paste_objects
 from boxcrew.data.transforms.pipeline import Pipeline
 
 ReadSample = Callable[[Pipeline, int, np.random.Generator], Sample]
@@ -34,6 +35,10 @@ class Mixer:
         for this image alone, `mix_rng` for the mixing and the other images.
         """
         sample = self._mosaic_or_plain(pipeline, index, rng, mix_rng)
+        if self.mixing.copy_paste and mix_rng.random() < self.mixing.copy_paste:
+            with suppress(DataError):
+                shown = self.read(pipeline, self._other(index, mix_rng), mix_rng)
+                sample = paste_objects(sample, shown, mix_rng)
         if mix_rng.random() >= self.mixing.mixup:
             return sample
         other = self._other(index, mix_rng)

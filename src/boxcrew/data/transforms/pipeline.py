@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from boxcrew.core.config import Config, commas
+from boxcrew.core.errors import DataError
 from boxcrew.core.input_size import Extent, InputSize
 from boxcrew.core.types import Image, Target
 from boxcrew.data.transforms.colour import PhotometricDistortion
@@ -27,6 +28,9 @@ from boxcrew.data.transforms.geometry import (
 )
 from boxcrew.data.transforms.mosaic import Mixing
 from boxcrew.data.transforms.view import Pair, View
+
+ReadReduced = Callable[[int], Image]
+"""Reads an image with its sides divided by 1, 2, 4 or 8, rounded up, or in full size."""
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 Level = Annotated[int, Field(ge=0, le=255)]
@@ -56,15 +60,18 @@ class TransformsConfig(Config):
     """RGB color where there is no image."""
     mosaic: Probability = 0.0
     """Probability that a sample shows parts of four images, each at a random size."""
+    copy_paste: Probability = 0.0
+    """Probability that objects of another image are pasted into a sample, as rectangles."""
     mixup: Probability = 0.0
     """Probability that a sample is blended with another one."""
     mix_until: Probability = 0.8
-    """Fraction of the run after which there is no mosaic or mixup, so that it ends with plain images."""
+    """Fraction of the run after which samples are made of one image each, so that it ends with plain ones."""
 
     @property
     def mixing(self) -> Mixing | None:
         """The mixing of several images into one sample; None if there is none."""
-        return Mixing(mosaic=self.mosaic, mixup=self.mixup) if self.mosaic or self.mixup else None
+        mixing = Mixing(mosaic=self.mosaic, copy_paste=self.copy_paste, mixup=self.mixup)
+        return None if mixing == Mixing() else mixing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +118,19 @@ class Pipeline:
             scene = step(scene, rng)
         return without_slivers(scene)
 
+    def make_input(
+        self, image: Extent, target: Target, read: ReadReduced, rng: np.random.Generator, *, name: str
+    ) -> tuple[Image, Scene]:
+        """Return the input for an image of this (width, height), and where the image and its objects appear
+        in it. Everything between a decoded file and the network happens here, so that training, evaluation,
+        prediction and exported models see the same. `DataError` if the image, which it calls `name`, has
+        another size.
+        """
+        scene = self.transform_geometry(image, target, rng)
+        pixels = read(scene.view.reduction)
+        reduction = _actual_reduction(image, pixels, at_most=scene.view.reduction, name=name)
+        return self.render(pixels, scene.view, rng, reduction=reduction), scene
+
     def scale(self, image: Extent) -> Pair:
         """Return the factors, in x and y, by which an image of this (width, height) is resized."""
         scene = Scene(view=View.identity(*image), target=Target.of([], []))
@@ -139,6 +159,15 @@ class Pipeline:
             # Before the fill is added: as in the paper, the fill stays the mean color.
             pixels = self.colour(pixels, rng)
         return view.pad(pixels, self.fill)
+
+
+def _actual_reduction(image: Extent, pixels: Image, *, at_most: int, name: str) -> int:
+    """Return the factor by which an image of this (width, height) was reduced in reading: `at_most` or 1."""
+    (width, height), (rows, columns) = image, pixels.shape[:2]
+    for reduction in (at_most, 1):
+        if (columns, rows) == (-(-width // reduction), -(-height // reduction)):
+            return reduction
+    raise DataError(f"{name}: is {columns} x {rows} pixels now, was {width} x {height}")
 
 
 def train_pipeline(config: TransformsConfig, size: InputSize) -> Pipeline:

@@ -82,7 +82,7 @@ def results(images: Sequence[EvaluatedImage]) -> list[dict[str, Any]]:
     return [
         {"image_id": number, "category_id": label, "bbox": box, "score": score}
         for number, found in enumerate((image.detections for image in images), start=1)
-        for boxes in [_xywh(found.boxes.numpy())]
+        for boxes in [_xywh(found.boxes)]
         for label, box, score in zip(found.labels.tolist(), boxes, found.scores.tolist(), strict=True)
     ]
 

@@ -23,8 +23,8 @@ def confusion_matrix(images: Sequence[EvaluatedImage], *, num_classes: int, thre
     matrix = np.zeros((num_classes + 1, num_classes + 1), dtype=np.int64)
     for image in images:
         target, detections = image.target, image.detections
-        keep = detections.scores.numpy() >= threshold
-        boxes, labels = detections.boxes.numpy()[keep], detections.labels.numpy()[keep]
+        keep = detections.scores >= threshold
+        boxes, labels = detections.boxes[keep], detections.labels[keep]
         ignored = target.difficult | target.crowd
         objects = target.select(~ignored)
         truth, paired = _pair(boxes, labels, objects)

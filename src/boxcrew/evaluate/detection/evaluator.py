@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from boxcrew.core.units import counted
 from boxcrew.data.detection.source import ImageReader, Record, Source
+from boxcrew.data.images.source_image import DecodedImage
 from boxcrew.data.loading.detection_samples import DetectionSamples, Regions, eval_image_batches
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.detection.metrics import evaluate_detections
-from boxcrew.evaluate.detection.predictor import Predictor, PredictSeconds
 from boxcrew.evaluate.detection.types import DetectionReport, EvaluatedImage
 from boxcrew.evaluate.evaluation import Evaluation, is_measured
-from boxcrew.nets.layers import eval_mode
+from boxcrew.runtime.predictor import DetectionPredictor, PredictSeconds
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 TIMED_IMAGES = 16  # whose resizing is timed
+TIMED_PROPOSALS = 4  # images whose proposals are timed: they take a good part of a second each
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,7 +80,7 @@ class DetectionEvaluator:
     regions: Regions | None = None  # for a detector that takes them
 
     def __call__(
-        self, predictor: Predictor, *, progress: Callable[[int], None] | None = None
+        self, predictor: DetectionPredictor, *, progress: Callable[[int], None] | None = None
     ) -> DetectionEvaluation:
         """Evaluate a detector. `progress` is called with the number of images done."""
         begun = time.monotonic()
@@ -89,9 +90,8 @@ class DetectionEvaluator:
         samples = DetectionSamples(self.images, self.records, predictor.pipeline, self.regions)
         for batch in eval_image_batches(samples, batch=self.batch, workers=self.workers):
             sizes = [record.extent for record in batch.records]
-            with eval_mode(predictor.detector):
-                inputs = (batch.inputs, *batch.extra.values())
-                detected, seconds = predictor.detect(inputs, batch.views, sizes)
+            inputs = [tensor.numpy() for tensor in (batch.inputs, *batch.extra.values())]
+            detected, seconds = predictor.detect(inputs, batch.views, sizes)
             images += [
                 EvaluatedImage(key=r.key, width=r.width, height=r.height, target=r.target, detections=d)
                 for r, d in zip(batch.records, detected, strict=True)
@@ -105,19 +105,26 @@ class DetectionEvaluator:
         return DetectionEvaluation(
             report=evaluate_detections(images, self.source.classes),
             images=tuple(images),
-            milliseconds=(speed + self._resize_time(predictor, len(images))).milliseconds(),
+            milliseconds=(speed + self._hidden_time(predictor, len(images))).milliseconds(),
             seconds=time.monotonic() - begun,
             skipped=tuple(skipped),
         )
 
-    def _resize_time(self, predictor: Predictor, num_images: int) -> PredictSeconds:
-        """Return the time of resizing, measured on a few images and scaled up: loader processes hide it."""
-        images = [self.source.read(record) for record in self.records[:TIMED_IMAGES] if _readable(record)]
-        if not images:
+    def _hidden_time(self, predictor: DetectionPredictor, num_images: int) -> PredictSeconds:
+        """Return the time of resizing and of proposals, measured on a few images and scaled up: loader
+        processes and stored proposals hide it.
+        """
+        records = [record for record in self.records[:TIMED_IMAGES] if _readable(record)]
+        if not records:
             return PredictSeconds()
-        begun = time.perf_counter()
-        predictor.prepare(images)
-        return PredictSeconds(pre=(time.perf_counter() - begun) * num_images / len(images))
+        images = [DecodedImage(self.source.read(record)) for record in records]
+        alone = replace(predictor, propose=None)
+        pre = sum(alone.prepare(image).seconds.pre for image in images)
+        some = images[:TIMED_PROPOSALS] if predictor.propose else []
+        proposals = sum(predictor.prepare(image).seconds.proposals for image in some)
+        return PredictSeconds(
+            pre=pre * num_images / len(images), proposals=proposals * num_images / max(1, len(some))
+        )
 
 
 def _readable(record: Record) -> bool:

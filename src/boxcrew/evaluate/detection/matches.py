@@ -48,10 +48,10 @@ def class_matches(images: Sequence[EvaluatedImage], *, num_classes: int) -> list
     none, start = np.zeros(0, dtype=np.int64), 0
     parts = [_Matches(none.astype(np.float32), none, none, none.astype(np.bool_))]
     for image in images:
-        labels = image.detections.labels.numpy()
-        matched, ignored = _match(image.detections.boxes.numpy(), labels, image.target)
+        labels = image.detections.labels
+        matched, ignored = _match(image.detections.boxes, labels, image.target)
         matched = np.where(matched >= 0, matched + start, -1)
-        parts.append(_Matches(image.detections.scores.numpy(), labels, matched, ignored))
+        parts.append(_Matches(image.detections.scores, labels, matched, ignored))
         start += len(image.target)
     matches = _Matches(*map(np.concatenate, zip(*parts, strict=True)))
     ordinary = [image.target.labels[~(image.target.difficult | image.target.crowd)] for image in images]

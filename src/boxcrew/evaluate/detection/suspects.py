@@ -67,9 +67,9 @@ class _Comparison:
     def __init__(self, split: str, image: EvaluatedImage, classes: _Classes) -> None:
         self.split, self.image, self.classes = split, image, classes
         target, detections = image.target, image.detections
-        self.boxes: Floats = detections.boxes.numpy()  # (D, 4)
-        self.labels: Ints = detections.labels.numpy()  # (D,)
-        self.scores: Floats = detections.scores.numpy()  # (D,)
+        self.boxes: Floats = detections.boxes  # (D, 4)
+        self.labels: Ints = detections.labels  # (D,)
+        self.scores: Floats = detections.scores  # (D,)
         self.overlaps = iou(target.boxes, self.boxes)  # (G, D)
         self.same: Bools = target.labels[:, None] == self.labels  # (G, D) of one class
         excused = (crowded(self.boxes, target.boxes) & target.crowd & self.same.T).any(axis=1)

@@ -11,8 +11,9 @@ import numpy as np
 from boxcrew.core.types import Bools, Floats
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.detection.source import Record
+from boxcrew.data.proposals.coverage import ProposalCoverage
 from boxcrew.data.transforms.pipeline import eval_pipeline
-from boxcrew.report.doctor.charts import LOST, Bins, heat_map, histogram, share_bars
+from boxcrew.report.doctor.charts import LOST, Bins, heat_map, histogram, percent, share_bars
 from boxcrew.report.doctor.markup import Html, element, join
 from boxcrew.report.doctor.report import Diagnosis
 from boxcrew.report.doctor.thumbnails import Frame, Thumbnail, render_figures
@@ -126,6 +127,8 @@ def _size_text(size: tuple[int, int]) -> str:
 
 def coverage_section(diagnosis: Diagnosis, *, workers: int) -> Html:
     coverage = diagnosis.anchor_coverage
+    if diagnosis.proposal_coverage is not None:
+        return _proposal_coverage(diagnosis.proposal_coverage)
     if coverage is None:
         config = diagnosis.detector
         reason = f"either {config.name} matches objects to nothing, or every object is difficult or a crowd"
@@ -145,6 +148,24 @@ def coverage_section(diagnosis: Diagnosis, *, workers: int) -> Html:
         element("h3", "Share of boxes matched well, by size of the input"),
         bars,
         _lost_gallery(diagnosis, AllBoxes.of(diagnosis), workers=workers),
+    )
+
+
+def _proposal_coverage(coverage: ProposalCoverage) -> Html:
+    text = (
+        "A detector of this kind classifies regions that selective search proposes. It cannot find an object "
+        "that no region covers."
+    )
+    shares = [("IoU 0.5 or more", coverage.recall50), ("IoU 0.7 or more", coverage.recall70)]
+    return join(
+        element(
+            "p",
+            f"{coverage.mean_proposals:.0f} proposals an image cover {percent(coverage.recall50)} "
+            f"of the {coverage.num_objects:,} boxes.",
+        ),
+        element("p", text, class_="note"),
+        element("h3", "Share of boxes that a proposal covers, by overlap"),
+        share_bars(shares, chosen=shares[0][0]),
     )
 
 

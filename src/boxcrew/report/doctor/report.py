@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,15 @@ from boxcrew.data.checks.problem import first_problem
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import Record, Source, open_source
 from boxcrew.data.detection.statistics import DatasetAdvice, SplitStatistics, advise, split_statistics
+from boxcrew.data.proposals.coverage import ProposalCoverage, proposal_coverage
 from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors import AnchorCoverage, DetectorConfig, anchor_coverage, counted_objects
 from boxcrew.evaluate.detection.suspects import Suspect
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.report.doctor.suspects import find_suspects
+from boxcrew.tasks.data import OpenOptions
 from boxcrew.tasks.detection import DetectionConfig, require_detection
+from boxcrew.tasks.detection_inputs import stored_regions
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.data import print_problems
@@ -44,6 +47,7 @@ class Diagnosis:
     detector: DetectorConfig
     transforms: TransformsConfig  # how images become the detector's input
     anchor_coverage: AnchorCoverage | None  # None if the detector has no default boxes
+    proposal_coverage: ProposalCoverage | None  # None if the detector takes no proposals
     run: Path | None
     suspects: tuple[Suspect, ...] | None  # None without a run
 
@@ -71,6 +75,7 @@ class Diagnosis:
             "advice": [advice.to_json() for advice in self.advice],
             "detector": self.detector.tree(),
             "anchor_coverage": _coverage_json(self.anchor_coverage),
+            "proposal_coverage": None if self.proposal_coverage is None else asdict(self.proposal_coverage),
             "near_duplicates": [pair.to_json() for pair in self.near_duplicates],
             "run": str(self.run) if self.run else None,
             "suspects": None if self.suspects is None else [suspect.to_json() for suspect in self.suspects],
@@ -112,6 +117,7 @@ def diagnose(config: RunConfig, screen: Screen, *, run: Path | None = None) -> D
         detector=task.detector,
         transforms=task.transforms,
         anchor_coverage=_measure_coverage(task, source),
+        proposal_coverage=_measure_proposals(config, source, screen, workers=workers),
         run=run,
         suspects=find_suspects(run, source, screen, device=config.device) if run else None,
     )
@@ -125,6 +131,17 @@ def _measure_coverage(config: DetectionConfig, source: Source) -> AnchorCoverage
     return anchor_coverage(
         config.detector, source.classes, targets, sizes, transforms=config.transforms, adapted=adapted
     )
+
+
+def _measure_proposals(
+    config: RunConfig, source: Source, screen: Screen, *, workers: int
+) -> ProposalCoverage | None:
+    """Measure how many objects of all splits the proposals cover, for a detector that takes them."""
+    records = [*chain.from_iterable(source.splits.values())]
+    with screen.progress("proposing regions") as progress:
+        options = OpenOptions(data=config.data, seed=config.seed, workers=workers, progress=progress)
+        regions = stored_regions(require_detection(config.task).detector, source, records, options)
+    return None if regions is None else proposal_coverage(records, regions)
 
 
 def _targets(records: Sequence[Record]) -> tuple[list[Target], list[tuple[int, int]]]:
@@ -143,6 +160,10 @@ def print_diagnosis(diagnosis: Diagnosis, screen: Screen) -> None:
         screen.info(f"advice: {advice.text}")
     if diagnosis.anchor_coverage is not None:
         screen.info(f"coverage: {diagnosis.anchor_coverage.advice}")
+    if diagnosis.proposal_coverage is not None:
+        screen.info(diagnosis.proposal_coverage.sentence())
+        if diagnosis.proposal_coverage.is_poor:
+            screen.warn(diagnosis.proposal_coverage.advice())
     if pairs := len(diagnosis.near_duplicates):
         screen.warn(f"{counted(pairs, 'image looks', 'images look')} nearly the same as one of another split")
     else:

@@ -14,6 +14,7 @@ from boxcrew.report.doctor.report import Diagnosis, counted
 
 MOST = 3  # recommendations that are shown as the first things to do
 GOOD_COVERAGE = 0.98  # share of boxes that the detector should match well; above, nothing is recommended
+GOOD_PROPOSALS = 0.9  # share of boxes that proposals should cover; above, nothing is recommended
 
 _IMAGE_KINDS: frozenset[ProblemKind] = frozenset(
     {"missing-file", "not-an-image", "unreadable-image", "truncated-image", "image-bomb"}
@@ -73,6 +74,10 @@ def _tasks(diagnosis: Diagnosis) -> Iterator[Recommendation]:
         # Below the causes of bad boxes, which may be the reason why they cannot be matched.
         weight = min(_SERIOUS, 60 + 100 * (GOOD_COVERAGE - coverage.matched_fraction))
         yield Recommendation(weight, coverage.advice, "coverage")
+    proposals = diagnosis.proposal_coverage
+    if proposals is not None and proposals.recall50 < GOOD_PROPOSALS:
+        weight = min(_SERIOUS, 60 + 100 * (GOOD_PROPOSALS - proposals.recall50))
+        yield Recommendation(weight, proposals.advice(), "coverage")
     if diagnosis.suspects:
         labels = counted(len(diagnosis.suspects), "label", "labels")
         text = f"The trained detector contradicts {labels}. Check them one by one."
@@ -122,6 +127,9 @@ def _fine(diagnosis: Diagnosis) -> Iterator[str]:
         config = diagnosis.detector
         subject = f"The {config.learned_from} of {config.name} at {coverage.size.describe()}"
         yield f"{subject} match {percent(coverage.matched_fraction)} of the boxes well."
+    proposals = diagnosis.proposal_coverage
+    if proposals is not None and proposals.recall50 >= GOOD_PROPOSALS:
+        yield f"Proposals cover {percent(proposals.recall50)} of the boxes (IoU 0.5)."
     if diagnosis.suspects == ():
         yield "The trained detector contradicts no label of a class that it knows well."
 

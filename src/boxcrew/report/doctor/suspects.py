@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from boxcrew.data.detection.source import Source
+from boxcrew.core.types import Floats, Image
+from boxcrew.data.detection.source import Record, Source
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.detection.evaluator import DetectionEvaluator
 from boxcrew.evaluate.detection.suspects import Suspect, suspects_of
@@ -14,6 +17,17 @@ from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.loading import load_task
 
 _BATCH = 16
+
+
+@dataclass(frozen=True)
+class _Proposed:
+    """The regions of records, proposed when they are asked for."""
+
+    source: Source
+    propose: Callable[[Image], Floats]
+
+    def __call__(self, record: Record) -> Floats:
+        return self.propose(self.source.read(record))
 
 
 def find_suspects(
@@ -33,7 +47,12 @@ def find_suspects(
     with loaded.deployment, screen.progress("comparing labels with detections") as progress:
         for split, records in source.splits.items():
             evaluate = DetectionEvaluator(
-                source=source, images=source, records=records, batch=_BATCH, workers=workers
+                source=source,
+                images=source,
+                records=records,
+                batch=_BATCH,
+                workers=workers,
+                regions=None if predict.propose is None else _Proposed(source, predict.propose),
             )
             evaluation = evaluate(
                 predict, progress=lambda done: progress(sum(map(len, evaluated.values())) + done, total)

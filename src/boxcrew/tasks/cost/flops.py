@@ -5,6 +5,7 @@ torch counts them too, but for the backward of grouped convolutions as if there 
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -34,11 +35,14 @@ def count_operations(operator: Any, args: tuple[Any, ...], result: Any) -> int:
 
 
 def forward_flops(network: nn.Module, *inputs: Tensor) -> int:
-    """Count the operations of a network's forward in evaluation mode, as torch does."""
+    """Count the operations of a network's forward in evaluation mode, as torch does. Nothing is computed:
+    some networks would take minutes.
+    """
     from torch.utils.flop_counter import FlopCounterMode  # slow to import, and a plan does without
 
-    with FlopCounterMode(display=False) as counter, torch.no_grad(), eval_mode(network):
-        network(*inputs)
+    without_data = copy.deepcopy(network).to("meta")
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), eval_mode(without_data):
+        without_data(*(value.to("meta") for value in inputs))
     return int(counter.get_total_flops())
 
 

@@ -9,14 +9,17 @@ from typing import Any, Generic, Literal
 
 from torch import nn
 
-from boxcrew.core.errors import ModelError
+from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.deploy.deployment import Deployment, deploy
-from boxcrew.hardware.probe import probe_machine
+from boxcrew.hardware.probe import probe_machine, usable_cores
 from boxcrew.nets.weights import Weights, find_weights, read_weights
 from boxcrew.plan.layouts import layouts_of
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.plan.request import DeployConfig, PlanRequest
 from boxcrew.plan.search import fast_precision, usual_workers
+from boxcrew.runtime.exported import open_exported
+from boxcrew.runtime.model_file import is_model_file, read_model
+from boxcrew.runtime.model_info import ModelInfo
 from boxcrew.tasks.base import TASKS, Task
 from boxcrew.tasks.cost.estimate import has_depthwise
 from boxcrew.tasks.data import ConfigT, FactsT
@@ -42,12 +45,18 @@ def load_task(
     which: Which = "best",
     device: str = "auto",
     batch: int = 1,
+    engine: str | None = None,
     check: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Loaded:
-    """Load a task from a run directory, or from a weight file that boxcrew wrote.
+    """Load a task from a run directory, a weight file that boxcrew wrote, or an exported file, which an
+    `engine` computes.
 
     `check` may refuse its description, by an error, before the network is built.
     """
+    if is_model_file(source):
+        return _load_exported(source, engine=engine, batch=batch, check=check)
+    if engine is not None:
+        raise UsageError(f"engine={engine}: {source} is computed by torch; only exported files have engines")
     weights, meta = read_task_weights(source, which=which)
     if check is not None:
         check(meta)
@@ -71,6 +80,31 @@ def load_task(
         path=path,
         seed=meta.get("seed", 0),
     )
+
+
+def _load_exported(
+    path: Path, *, engine: str | None, batch: int, check: Callable[[Mapping[str, Any]], None] | None
+) -> Loaded:
+    exported = open_exported(path, engine=engine, threads=max(1, int(usable_cores())))
+    info = exported.info
+    if check is not None:
+        check(_described(info))
+    kind = TASKS.get(info.task["name"])
+    config, facts = kind.config_class.of(info.task), kind.facts_class.from_json(info.facts)
+    task = kind.build_exported(config, facts, exported)
+    deployment = deploy(inference_plan(task, device="cpu", batch=batch))
+    return Loaded(task=task, config=config, facts=facts, deployment=deployment, path=path, seed=info.seed)
+
+
+def description(source: Path, *, which: str = "best") -> Mapping[str, Any]:
+    """Return what a run, a weight file or an exported file says of itself: at least `task` and `facts`."""
+    if not is_model_file(source):
+        return read_task_weights(source, which=which)[1]
+    return _described(read_model(source).info)
+
+
+def _described(info: ModelInfo) -> Mapping[str, Any]:
+    return {"task": info.task, "facts": info.facts, "seed": info.seed}
 
 
 def read_task_weights(source: Path, *, which: str) -> tuple[Weights, Mapping[str, Any]]:

@@ -47,6 +47,7 @@ def prepare(
     screen.info(f"boxcrew {VERSION}, torch {torch.__version__}, Python {platform.python_version()}")
     screen.info(f"machine: {machine.headline()}")
     config, task_data, task = open_task(config, screen)
+    task_data.require_solvable(folder)
     screen.info(task_data.describe(task))
     if (reason := task_data.unmeasured(config.metric)) is not None:
         screen.warn(f"{reason}: {config.metric} cannot be measured; the last weights are used as the best")

@@ -1,14 +1,15 @@
 """A solve stage: layers of the network are set in closed form on the CPU, and the result is evaluated.
 
 It writes `config.yaml`, `plan.json`, `weights/{best,last}.safetensors` (the same), `evaluation.json` and
-`summary.json`, like a run that trains. It keeps no state: if it was killed, it is repeated from its start.
+`summary.json`, like a run that trains. If it was killed, it is repeated from its start, but finds again what
+it had computed in `workspace/`, which is removed when it is done.
 """
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,14 @@ import torch
 
 from boxcrew.core.config import to_yaml
 from boxcrew.core.files import write_json, write_text
-from boxcrew.core.units import format_duration
+from boxcrew.core.units import counted, format_duration
 from boxcrew.data.loading.workers import Workers
 from boxcrew.deploy.deployment import deploy
 from boxcrew.deploy.memory import peak_memory, reset_peak_memory
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.base import Task
-from boxcrew.tasks.data import EvalOptions, TaskData
+from boxcrew.tasks.data import EvalOptions, SolveOptions, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.init import Finetune
 from boxcrew.train.output.outcome import Outcome, print_scores, save_task
@@ -31,6 +32,8 @@ from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.data import open_task
 from boxcrew.train.run.directory import read_record
 from boxcrew.train.run.loading import inference_plan
+
+WORKSPACE = "workspace"  # in the folder of the stage
 
 _NO_STEPS: Mapping[str, Any] = {
     "steps": 0,
@@ -54,12 +57,17 @@ def solve_stage(name: str, config: RunConfig, folder: Path, screen: Screen) -> O
         screen.info(config.init.initialize(task.network).sentence())
         reset_peak_memory()
         plan = _plan(config, task)
+        screen.info(f"{name}: solved on the CPU of this machine, with {counted(plan.threads, 'thread')}")
         write_text(folder / "config.yaml", to_yaml(config))
         write_json(folder / "plan.json", plan.tree())
-        evaluation, seconds = _solve(name, config, task_data, task, plan=plan, screen=screen)
+        workspace = folder / WORKSPACE
+        evaluation, seconds = _solve(
+            name, config, task_data, task, plan=plan, workspace=workspace, screen=screen
+        )
         screen.info(f"solved {name} in {format_duration(seconds)}: {evaluation.sentence()}")
         step = _step_before(config)
         _write_weights(config, folder, task_data, task, evaluation, step=step or 0)
+        shutil.rmtree(workspace, ignore_errors=True)
         summary = _summary(evaluation, step=step, seconds=seconds)
         write_json(folder / "summary.json", summary)
         print_scores(f"after {name}", evaluation.to_json(), type(task_data), screen)
@@ -81,7 +89,14 @@ def _plan(config: RunConfig, task: Task) -> Plan:
 
 
 def _solve(
-    name: str, config: RunConfig, task_data: TaskData, task: Task, *, plan: Plan, screen: Screen
+    name: str,
+    config: RunConfig,
+    task_data: TaskData,
+    task: Task,
+    *,
+    plan: Plan,
+    workspace: Path,
+    screen: Screen,
 ) -> tuple[Evaluation, float]:
     """Solve and evaluate; return the seconds of the first, too."""
     deployment = deploy(plan)
@@ -91,7 +106,12 @@ def _solve(
         deployment.seed(config.seed)
         begun = time.monotonic()
         with torch.no_grad(), screen.progress(f"solving {name}") as progress:
-            shown = replace(options, progress=lambda done: progress(done, task_data.num_train))
+            shown = SolveOptions(
+                batch=plan.batch,
+                workers=options.workers,
+                progress=lambda done: progress(done, task_data.num_train),
+                workspace=workspace,
+            )
             skipped = task_data.solve(task, name, shown)
         seconds = time.monotonic() - begun
         for problem in skipped:

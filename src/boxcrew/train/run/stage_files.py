@@ -12,7 +12,7 @@ from boxcrew.core.files import flush, write_atomically, write_json
 from boxcrew.train.loop.checkpoint import checksum
 
 COMMIT, FORMAT = "COMMIT", 1
-COPIED = ("plan.json", "evaluation.json")
+COPIED = ("plan.json", "evaluation.json", "data_report.json")
 
 
 def _weight_files(folder: Path) -> list[Path]:

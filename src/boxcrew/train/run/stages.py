@@ -35,13 +35,15 @@ from boxcrew.train.output.best_effort import BestEffort
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.from_settings import refuse_servers
+from boxcrew.train.planning.solve_time import cpu_rate, describe_solve, solve_time
 from boxcrew.train.run.directory import STAGES, read_record, stage_names, stages_record
 from boxcrew.train.run.loading import read_task_weights
 from boxcrew.train.run.prepare import prepare
 from boxcrew.train.run.record import newest_stored
 from boxcrew.train.run.replicas import end_replicas
 from boxcrew.train.run.resuming import with_resolved_auto
-from boxcrew.train.run.solve import solve_stage
+from boxcrew.train.run.session import Session
+from boxcrew.train.run.solve import WORKSPACE, solve_stage
 from boxcrew.train.run.stage_files import COMMIT, commit, publish, verify
 from boxcrew.train.run.stage_summary import StageResult, Summary, combined_summary, say_summary
 from boxcrew.train.run.stored_settings import changes_since
@@ -164,16 +166,26 @@ class _StagedRun:
 
     def _run_stage(self, index: int) -> Outcome:
         stage, folder = self.stages[index], self.folders[index]
-        if stage.kind == "solve" or not list_checkpoints(folder / "checkpoints"):
-            shutil.rmtree(folder, ignore_errors=True)  # what a killed process left
         folder.mkdir(exist_ok=True)
+        if stage.kind == "solve" or not list_checkpoints(folder / "checkpoints"):
+            _clear(folder)
         # A run that was killed between its summary and the COMMIT would be refused as finished.
         (folder / "summary.json").unlink(missing_ok=True)
         config = self._stage_config(index)
         if stage.kind == "solve":
             return solve_stage(stage.name, config, folder, self.screen)
         is_last = not self._descends_after(index)
-        return prepare(config, folder, self.screen, self.group, is_last=is_last).run()
+        session = prepare(config, folder, self.screen, self.group, is_last=is_last)
+        self._print_times(index, session)
+        return session.run()
+
+    def _print_times(self, index: int, session: Session) -> None:
+        """Print how long the closed forms after a stage that trains are expected to take."""
+        setup, rate = session.setup, cpu_rate(session.plan, session.planner.workload)
+        for stage in self.stages[index + 1 :]:
+            if stage.kind == "solve":
+                time = solve_time(stage, setup.task_data, setup.task, rate)
+                self.screen.info(f"then {stage.name}: {describe_solve(time)}")
 
     def _descends_after(self, index: int) -> bool:
         """Return whether a stage after the one with that index trains, and needs all replicas for it."""
@@ -200,6 +212,15 @@ class _StagedRun:
             for folder, stage, state in zip(self.folders, self.stages, states, strict=False)
         ]
         write_json(self.folder / STAGES, {"stages": records, "config": self.config.tree()})
+
+
+def _clear(folder: Path) -> None:
+    """Remove what a killed process left of a stage, except for the workspace of a solve stage."""
+    for path in folder.iterdir():
+        if path.is_dir() and path.name != WORKSPACE:
+            shutil.rmtree(path)
+        elif path.is_file():
+            path.unlink()
 
 
 def stage_settings(config: RunConfig, stage: Stage) -> RunConfig:

@@ -13,6 +13,7 @@ from boxcrew.data.loading.workers import Workers
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.tasks.base import TASKS
 from boxcrew.tasks.data import EvalOptions, OpenOptions, TaskData
+from boxcrew.tasks.exported import ExportedNetwork
 from boxcrew.train.output.outcome import print_scores
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.data import print_problems
@@ -24,13 +25,14 @@ from boxcrew.train.run.stored_settings import stored_settings
 class ValConfig(BoxOptions):
     """The settings of `boxcrew val`."""
 
-    run: Path  # a run directory, or a weight file
+    run: Path  # a run directory, a weight file, or an exported file
     data: str | None = None  # a data set; None: the run's own
     format: str = "auto"
     split: str = "val"  # all: those of all splits
     weights: Which | Literal["both"] = "best"
     batch: int = Field(default=16, ge=1)
     device: str = "auto"
+    engine: str | None = None  # that computes an exported file
 
 
 def validate(config: ValConfig, screen: Screen) -> dict[str, Any]:
@@ -38,8 +40,13 @@ def validate(config: ValConfig, screen: Screen) -> dict[str, Any]:
     names: tuple[Which, ...] = ("best", "last") if config.weights == "both" else (config.weights,)
     reports: dict[str, Any] = {}
     for name in names:
-        loaded = load_task(config.run, which=name, device=config.device, batch=config.batch)
-        reports[name] = _evaluate(config, loaded, _open_data(config, loaded, screen), screen)
+        loaded = load_task(
+            config.run, which=name, device=config.device, batch=config.batch, engine=config.engine
+        )
+        network = loaded.task.network
+        if isinstance(network, ExportedNetwork) and network.exported.note:
+            screen.info(network.exported.note)
+        reports[name] = _evaluate(config, loaded, open_eval_data(config, loaded, screen), screen)
     return reports
 
 
@@ -54,8 +61,8 @@ def _evaluate(config: ValConfig, loaded: Loaded, task_data: TaskData, screen: Sc
     return report
 
 
-def _open_data(config: ValConfig, loaded: Loaded, screen: Screen) -> TaskData:
-    """Open the data with the classes of the network, and report its problems."""
+def open_eval_data(config: ValConfig, loaded: Loaded, screen: Screen) -> TaskData:
+    """Open the data to evaluate on with the classes of the network, and report its problems."""
     kind = TASKS.get(loaded.config.name)
     has_settings = is_run(config.run) or (config.run / "config.yaml").is_file()
     run = stored_settings(config.run, screen.warn) if has_settings else None

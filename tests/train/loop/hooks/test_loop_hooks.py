@@ -65,7 +65,7 @@ def evaluation(score: float | None) -> Evaluation:
     """One object, found by a box that overlaps it as much as `score` says; if None, there is no object."""
     target = Target.of([[0, 0, 100, 100]], [0]) if score is not None else Target.of([], [])
     boxes = torch.tensor([[0.0, 0.0, 100.0, 100.0 * (score or 1.0)]])
-    detections = Detections(boxes=boxes, scores=torch.ones(1), labels=torch.zeros(1, dtype=torch.long))
+    detections = Detections.of(boxes=boxes, scores=torch.ones(1), labels=torch.zeros(1, dtype=torch.long))
     evaluated = (EvaluatedImage(key="a", width=100, height=100, target=target, detections=detections),)
     return DetectionEvaluation(
         report=evaluate_detections(evaluated, ("cup",)),

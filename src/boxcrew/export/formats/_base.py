@@ -1,0 +1,31 @@
+"""The contract of an export format, and the registry of all formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from boxcrew.core.registry import Registry
+from boxcrew.export.graphs import ExportGraph
+from boxcrew.runtime.engines import Engine
+from boxcrew.runtime.model_file import ModelFile
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportFormat:
+    """A kind of file, and what computes it."""
+
+    require: Callable[[], None]
+    """A check that its packages are installed; `ExportError` if not."""
+    convert: Callable[[ExportGraph, bytes], Mapping[str, bytes]]
+    """A function that returns the files of a network, by name. It is also given an ONNX model of it."""
+    open: Callable[[ModelFile, int], Engine]
+    """A function that returns an engine for such files, with a number of threads."""
+    engine: str
+    """Name of that engine."""
+    takes_int8: bool = False
+    """Whether an ONNX model with integers can be converted."""
+
+
+FORMATS: Registry[ExportFormat] = Registry("export format", "boxcrew.export.formats")
+"""All formats by name; one joins with `FORMATS.register("onnx")(ExportFormat(…))`."""

@@ -1,0 +1,217 @@
+"""The networks that exported files contain: those of torch, with what comes right before and after them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from boxcrew.core.errors import ExportError
+from boxcrew.data.examples.alphabet import num_tokens
+from boxcrew.detectors import DetectorNet
+from boxcrew.export.cells import with_exportable_cells
+from boxcrew.nets.recurrent import LanguageModel, State
+from boxcrew.runtime.exported import EXTRA, IMAGES, THRESHOLD
+from boxcrew.tasks.base import TASKS, PredictionKind
+from boxcrew.tasks.exported import INPUT, STATE
+from boxcrew.tasks.facts import ExampleFacts
+from boxcrew.tasks.gan import GanConfig
+from boxcrew.tasks.sequence import LanguageNet
+from boxcrew.train.run.loading import Loaded
+
+BATCH, TIME, REGIONS = "batch", "time", "num_regions"
+"""The names of axes of any length."""
+
+_TRACED = {BATCH: 2, TIME: 17, REGIONS: 24}
+_OTHERS = ({BATCH: 1, TIME: 1, REGIONS: 1}, {BATCH: 3, TIME: 29, REGIONS: 31})
+"""The lengths that a network is traced with, and others that its file is tried with."""
+
+Lengths = Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExportGraph:
+    """A network to export, on the CPU and in evaluation mode."""
+
+    module: nn.Module  # takes the inputs in their order
+    axes: Mapping[str, Mapping[int, str]]  # of each input, those of any length, with their names
+    outputs: tuple[str, ...]
+    make_inputs: Callable[[Lengths], tuple[Tensor, ...]]  # random ones of given lengths
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the inputs."""
+        return tuple(self.axes)
+
+    def traced_inputs(self) -> tuple[Tensor, ...]:
+        return self.make_inputs(_TRACED)
+
+    def other_inputs(self) -> tuple[tuple[Tensor, ...], ...]:
+        """Return inputs of other lengths than those of tracing, among them single samples."""
+        return tuple(map(self.make_inputs, _OTHERS))
+
+
+def graph_of(loaded: Loaded, *, with_nms: bool) -> ExportGraph:
+    """Return the network of a trained task as it is exported; `ExportError` if it cannot be."""
+    kind = TASKS.get(loaded.config.name).predicts(loaded.facts)
+    if with_nms and kind != "boxes":
+        raise ExportError(f"nms=true: {loaded.path} is not a detector", advice="leave nms= out")
+    if kind == "boxes":
+        return _detector_graph(loaded, with_nms=with_nms)
+    return _GRAPHS[kind](loaded)
+
+
+class _DetectorModule(nn.Module):
+    """A detector up to its candidates, or up to its detections."""
+
+    def __init__(self, detector: DetectorNet, size: tuple[int, int], *, with_nms: bool) -> None:
+        super().__init__()
+        self.detector, self.size, self.with_nms = detector, size, with_nms
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        if not self.with_nms:
+            return tuple(self.detector.candidates(self.detector(*inputs), self.size))
+        *images_and_regions, threshold = inputs
+        found = self.detector.candidates(self.detector(*images_and_regions), self.size)
+        padded = self.detector.suppress(found, score_threshold=threshold)
+        return padded.boxes, padded.scores, padded.labels
+
+
+def _detector_graph(loaded: Loaded, *, with_nms: bool) -> ExportGraph:
+    detector = loaded.task.network
+    assert isinstance(detector, DetectorNet)
+    if detector.not_exportable:
+        raise ExportError(
+            f"{loaded.path}: {detector.config.name} cannot be exported: {detector.not_exportable}"
+        )
+    size, num_regions = detector.config.size, detector.config.num_regions
+    if size.limit is not None:
+        raise ExportError(
+            f"detector.size={size}: a file has one size of input, and this detector takes any shape",
+            advice=f"give a square, such as size={size.sides[-1]}",
+        )
+    side = size.largest.square
+
+    def make_inputs(lengths: Lengths) -> tuple[Tensor, ...]:
+        num = lengths[BATCH]
+        images = torch.randint(0, 256, (num, 3, side, side), dtype=torch.uint8)
+        inputs: list[Tensor] = [images]
+        if num_regions:
+            shape = (num, lengths[REGIONS])
+            corners = torch.rand(*shape, 2, 2).sort(dim=2).values * (side - 2)
+            corners[:, :, 1] += 2
+            inputs += [corners.flatten(2), torch.ones(shape, dtype=torch.bool)]
+        return (*inputs, torch.tensor([detector.config.score_threshold])) if with_nms else tuple(inputs)
+
+    names = (IMAGES, *EXTRA) if num_regions else (IMAGES,)
+    axes: dict[str, Mapping[int, str]] = {IMAGES: {0: BATCH}}
+    axes |= {name: {0: BATCH, 1: REGIONS} for name in names[1:]}
+    if with_nms:
+        axes[THRESHOLD] = {}
+    return ExportGraph(
+        module=_DetectorModule(detector, (side, side), with_nms=with_nms).eval(),
+        axes=axes,
+        outputs=("boxes", "scores", "labels"),
+        make_inputs=make_inputs,
+    )
+
+
+class _ClassifierModule(nn.Module):
+    """A classifier up to the probabilities of its classes."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        probabilities: Tensor = self.network(*inputs).float().softmax(dim=1)
+        return probabilities
+
+
+def _classifier_graph(loaded: Loaded) -> ExportGraph:
+    facts = loaded.facts
+    assert isinstance(facts, ExampleFacts)
+    axes = {0: BATCH, 1: TIME} if facts.kind == "tokens" else {0: BATCH}
+
+    def make_inputs(lengths: Lengths) -> tuple[Tensor, ...]:
+        num = lengths[BATCH]
+        if facts.kind == "tokens":
+            return (torch.randint(0, num_tokens(facts.encoding), (num, lengths[TIME])),)
+        if facts.kind == "numbers":
+            return (torch.randn(num, *facts.shape),)
+        height, width, channels = facts.image_shape
+        return (torch.randint(0, 256, (num, channels, height, width), dtype=torch.uint8),)
+
+    return ExportGraph(
+        module=with_exportable_cells(_ClassifierModule(loaded.task.network)).eval(),
+        axes={INPUT: axes},
+        outputs=("probabilities",),
+        make_inputs=make_inputs,
+    )
+
+
+class _GeneratorModule(nn.Module):
+    """A generator up to pixels of 0..255."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        images: Tensor = self.network(*inputs).float()
+        return ((images + 1) * 127.5).round().clamp(0.0, 255.0).to(torch.uint8)
+
+
+def _generator_graph(loaded: Loaded) -> ExportGraph:
+    config = loaded.config
+    assert isinstance(config, GanConfig)
+    return ExportGraph(
+        module=_GeneratorModule(loaded.task.network).eval(),
+        axes={INPUT: {0: BATCH}},
+        outputs=("images",),
+        make_inputs=lambda lengths: (torch.randn(lengths[BATCH], config.latent),),
+    )
+
+
+class _LanguageModule(nn.Module):
+    """A language model that gets and gives its state, so that a text can be continued bit by bit."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        tokens, *states = inputs
+        state: State = (states[0], states[1]) if len(states) > 1 else states[0]
+        scores, after = self.model.read(tokens, state)
+        return (scores, *after) if isinstance(after, tuple) else (scores, after)
+
+
+def _language_graph(loaded: Loaded) -> ExportGraph:
+    network = loaded.task.network
+    assert isinstance(network, LanguageNet)
+    model = network.model
+    cells = model.cells
+    num_states = 2 if isinstance(cells, nn.LSTM) else 1
+
+    def make_inputs(lengths: Lengths) -> tuple[Tensor, ...]:
+        tokens = torch.randint(1, num_tokens(network.encoding), (lengths[BATCH], lengths[TIME]))
+        state = (cells.num_layers, lengths[BATCH], cells.hidden_size)
+        return (tokens, *(torch.randn(state) for _ in range(num_states)))
+
+    states = STATE[:num_states]
+    return ExportGraph(
+        module=with_exportable_cells(_LanguageModule(model)).eval(),
+        axes={INPUT: {0: BATCH, 1: TIME}, **{name: {1: BATCH} for name in states}},
+        outputs=("scores", *(f"{name}_after" for name in states)),
+        make_inputs=make_inputs,
+    )
+
+
+_GRAPHS: Mapping[PredictionKind, Callable[[Loaded], ExportGraph]] = {
+    "classes": _classifier_graph,
+    "text": _language_graph,
+    "images": _generator_graph,
+}

@@ -1,0 +1,105 @@
+"""Compares an exported file with the network of torch on real samples; what differs is found before use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from boxcrew.core.types import Detections
+from boxcrew.core.units import counted
+
+MAX_PIXELS = 0.01
+"""How far a side of a box may be from that of torch."""
+
+MAX_SCORE = 1e-4
+"""How far a score or a probability may be from that of torch."""
+
+MAX_UNDECIDED = 0.05
+"""The share of samples whose result may depend on how torch rounds."""
+
+_NEAR = 100 * MAX_SCORE  # farther apart, and more than a pixel, two boxes are not the same one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """The greatest differences between two lists of detections of one image."""
+
+    pixels: float = 0.0
+    score: float = 0.0
+    unmatched: int = 0  # detections of one list that the other has not, and that are not at the limit
+
+    @property
+    def is_allowed(self) -> bool:
+        return self.pixels <= MAX_PIXELS and self.score <= MAX_SCORE and not self.unmatched
+
+
+def compare_detections(exported: Detections, torch: Detections, *, least: float, most: int) -> Difference:
+    """Compare two lists of detections, of which those with a score near `least`, or near that of the last of
+    `most`, may be in one of them alone.
+    """
+    edge = (
+        max(least, float(min(exported.scores[-1], torch.scores[-1])))
+        if len(exported) and len(torch) == most
+        else least
+    )
+    free = np.ones(len(torch), dtype=np.bool_)
+    pixels, score, unmatched = 0.0, 0.0, 0
+    for box, own_score, label in zip(exported.boxes, exported.scores, exported.labels, strict=True):
+        distances = np.abs(torch.boxes - box).max(axis=1, initial=0) + 1e9 * ~(free & (torch.labels == label))
+        nearest = int(distances.argmin()) if len(distances) else -1
+        if nearest < 0 or not (distances[nearest] <= 1 and abs(torch.scores[nearest] - own_score) <= _NEAR):
+            unmatched += own_score > edge + MAX_SCORE
+            continue
+        free[nearest] = False
+        pixels = max(pixels, float(distances[nearest]))
+        score = max(score, abs(float(torch.scores[nearest] - own_score)))
+    unmatched += int((torch.scores[free] > edge + MAX_SCORE).sum())
+    return Difference(pixels=pixels, score=score, unmatched=int(unmatched))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parity:
+    """The result of a comparison over all samples."""
+
+    num_samples: int
+    num_same: int  # with those that are undecided
+    num_undecided: int  # where torch's own result depends on how it rounds
+    worst_pixels: float  # of sides of boxes; 0 where there are none
+    worst_score: float
+    differing: tuple[str, ...]  # the keys of some samples that differ
+
+    @classmethod
+    def of(cls, differences: Iterable[tuple[str, Difference]], *, num_undecided: int = 0) -> Parity:
+        """Sum up the difference of each sample by its key; those that are undecided have none."""
+        listed = list(differences)
+        differing = [key for key, difference in listed if not difference.is_allowed]
+        return cls(
+            num_samples=len(listed),
+            num_same=len(listed) - len(differing),
+            num_undecided=num_undecided,
+            worst_pixels=max((difference.pixels for _, difference in listed), default=0.0),
+            worst_score=max((difference.score for _, difference in listed), default=0.0),
+            differing=tuple(differing[:10]),
+        )
+
+    @property
+    def holds(self) -> bool:
+        few = math.ceil(MAX_UNDECIDED * self.num_samples)
+        return self.num_same == self.num_samples > 0 and self.num_undecided <= few
+
+    def sentence(self, noun: str) -> str:
+        boxes = f"boxes at most {self.worst_pixels:.2g} px apart, " if self.worst_pixels else ""
+        own = (
+            f" ({self.num_undecided} where torch's own depends on its rounding)" if self.num_undecided else ""
+        )
+        return (
+            f"{self.num_same} of {counted(self.num_samples, noun)} with the same result as torch{own}, "
+            f"{boxes}scores at most {self.worst_score:.2g} apart"
+        )
+
+    def tree(self) -> Mapping[str, Any]:
+        return asdict(self)

@@ -1,0 +1,46 @@
+"""Suppression with arrays keeps what that of torch keeps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from boxcrew.nets.static import nms_top_k
+from boxcrew.runtime.suppression import suppress
+
+
+def candidates(seed: int, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    corner = rng.uniform(0, 80, (60, 2))
+    boxes = np.concatenate((corner, corner + rng.uniform(2, 60, (60, 2))), axis=1).astype(np.float32)
+    scores = rng.uniform(0, 1, 60).astype(np.float32)
+    if kind == "ties":
+        scores = np.round(scores, 1)
+    elif kind == "whole":  # overlaps of exactly a half, and empty boxes
+        boxes = (np.round(boxes / 16) * 16).astype(np.float32)
+    elif kind == "same":
+        boxes[:] = boxes[0]
+    return boxes, scores, rng.integers(0, 3, 60)
+
+
+@pytest.mark.parametrize("kind", ["random", "ties", "whole", "same"])
+@pytest.mark.parametrize(("iou", "most"), [(0.5, 100), (0.3, 7), (0.9, 100)])
+def test_it_keeps_what_torch_keeps(kind: str, iou: float, most: int) -> None:
+    for seed in range(5):
+        boxes, scores, labels = candidates(seed, kind)
+        kept = suppress(boxes, scores, labels, score_threshold=0.2, iou=iou, most=most)
+        own, likely, classes = (torch.from_numpy(values)[None] for values in (boxes, scores, labels))
+        chosen = nms_top_k(own, likely, classes, likely > 0.2, num_groups=3, iou=iou, count=most)
+        index = chosen.index[0][chosen.valid[0]].numpy()
+        assert np.array_equal(kept.scores, scores[index])
+        if kind != "ties":  # of equal scores, either may come first
+            assert np.array_equal(kept.boxes, boxes[index])
+            assert np.array_equal(kept.labels, labels[index])
+
+
+def test_nothing_likely_leaves_nothing() -> None:
+    boxes, scores, labels = candidates(0, "random")
+    kept = suppress(boxes, scores, labels, score_threshold=1.0, iou=0.5, most=10)
+    assert len(kept) == 0
+    assert kept.boxes.shape == (0, 4)
