@@ -269,7 +269,8 @@ def test_a_process_that_is_ended_goes_on_where_it_was(
         "schedule": {"name": "fixed", "warmup": 0},  # that no step depends on how many there will be
         "evaluation": {"every_epochs": 10**6},
         "saver": {"every_steps": 1},
-        "deploy": {"memory_format": "channels_last"},  # a run of so many steps would try others
+        "deploy": {"memory_format": "channels_last"},  # that both are computed alike
+        "trial": False,  # a run of so many steps would spend up to 20 s on one
     }
     out = tmp_path / "run"
     process = start(config(photos, out, steps=10**5, loader={"workers": 1}, **steady), tmp_path, home)

@@ -64,7 +64,8 @@ class EvaluationConfig(Config):
     group = "evaluation"
 
     every_epochs: float | None = Field(default=None, gt=0)
-    """Epochs between evaluations; none evaluates five times in the run."""
+    """Epochs between evaluations; none evaluates five times in the run, or less often if its time is limited
+    and evaluations would take more than a tenth of it."""
     batch: int = Field(default=16, ge=1)
     """Samples that are evaluated at once."""
     metric: str = "auto"

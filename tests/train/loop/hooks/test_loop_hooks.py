@@ -61,7 +61,7 @@ def batches(step: int) -> Iterator[Batch]:
         yield Batch(inputs=torch.tensor([[float(step)]]), targets={}, keys=(f"{step}.jpg",))
 
 
-def evaluation(score: float | None) -> Evaluation:
+def evaluation(score: float | None, seconds: float = 0.1) -> Evaluation:
     """One object, found by a box that overlaps it as much as `score` says; if None, there is no object."""
     target = Target.of([[0, 0, 100, 100]], [0]) if score is not None else Target.of([], [])
     boxes = torch.tensor([[0.0, 0.0, 100.0, 100.0 * (score or 1.0)]])
@@ -71,7 +71,7 @@ def evaluation(score: float | None) -> Evaluation:
         report=evaluate_detections(evaluated, ("cup",)),
         images=evaluated,
         milliseconds={},
-        seconds=0.1,
+        seconds=seconds,
         skipped=(),
     )
 
@@ -97,11 +97,20 @@ def make_metrics(folder: Path) -> MetricsWriter:
 class Scripted(EvalRunner):
     """Gives the scores in turn, then the last of them again."""
 
-    def __init__(self, scores: Sequence[float | None]) -> None:
-        self.scores, self.turns = scores, iter(scores)
+    def __init__(self, scores: Sequence[float | None], seconds: float = 0.1) -> None:
+        self.scores, self.turns, self.seconds = scores, iter(scores), seconds
 
     def evaluate(self, trainer: Trainer, progress: Callable[[int], None]) -> tuple[Task, Evaluation]:
-        return trainer.task, evaluation(next(self.turns, self.scores[-1]))
+        return trainer.task, evaluation(next(self.turns, self.scores[-1]), self.seconds)
+
+
+class Slow(Hook):
+    """Makes every step take a second by the trainer's clock."""
+
+    name = "slow"
+
+    def after_step(self, trainer: Trainer, report: StepReport) -> None:
+        trainer.elapsed += 1
 
 
 class Unwritten(BestWeights):
@@ -145,6 +154,17 @@ def test_short_runs_are_evaluated_at_their_end_and_never_twice(
 ) -> None:
     results = Results()
     make_trainer(Falling(), [evaluation_hook(tmp_path, results, [0.9])], steps=steps).fit(batches)
+    assert [step for step, _ in results.steps] == expected
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.3, [4, 8, 12, 16, 20]), (0.5, [4, 12, 20])])
+def test_evaluations_leave_a_limited_time_to_the_training(
+    make_trainer: MakeTrainer, tmp_path: Path, seconds: float, expected: list[int]
+) -> None:
+    results = Results()
+    hook = evaluation_hook(tmp_path, results, [0.9])
+    hook.eval_runner = Scripted([0.9], seconds)
+    make_trainer(Falling(), [Slow(), hook], steps=10**9, seconds=19.9).fit(batches)
     assert [step for step, _ in results.steps] == expected
 
 

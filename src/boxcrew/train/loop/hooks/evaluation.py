@@ -25,6 +25,7 @@ from boxcrew.train.output.outcome import save_task
 from boxcrew.train.output.screen import Screen
 
 TIMES = 5  # evaluations in a run that does not set `evaluation.every_epochs`
+TIME_FRACTION = 0.1  # of the time between two of them that one may take, if the time of the run is limited
 OnResult = Callable[[Trainer, Evaluation, bool], None]
 """Called after each evaluation; the last argument says whether it is the best so far."""
 
@@ -39,6 +40,8 @@ class EvaluationState:
 
     count: int = 0  # evaluations due so far
     step: int = -1  # of the last one
+    elapsed: float = 0.0  # seconds of training before the last one
+    seconds: float = 0.0  # that the last one took
     without_gain: int = 0  # consecutive evaluations without a better one
     best: float | None = None  # value of the metric for the stored best weights; None if it has none
     best_step: int = 0
@@ -141,8 +144,17 @@ class EvaluationHook(Hook):
     def _evaluate_if_due(self, trainer: Trainer) -> None:
         progress, every = trainer.progress, self.config.evaluation.every_epochs
         count = math.floor((progress.epoch / every if every else progress.fraction * TIMES) + 1e-9)
-        if count > self._state.count or (progress.fraction >= 1 and self._state.step != trainer.step):
+        is_over = progress.fraction >= 1 and self._state.step != trainer.step
+        if is_over or (count > self._state.count and not self._is_too_early(trainer)):
             self._evaluate(trainer, count=count)
+        elif count > self._state.count:
+            self._state = replace(self._state, count=count)
+
+    def _is_too_early(self, trainer: Trainer) -> bool:
+        """Return whether evaluations would take too much of a limited time that is meant for learning."""
+        if self.config.evaluation.every_epochs or trainer.schedule.limits.seconds is None:
+            return False
+        return TIME_FRACTION * (trainer.elapsed - self._state.elapsed) < self._state.seconds
 
     def _evaluate(self, trainer: Trainer, *, count: int) -> None:
         """Evaluate and act on the result. Where an interrupt breaks it off, the state stays unchanged."""
@@ -155,7 +167,9 @@ class EvaluationHook(Hook):
             task, self.last = self.eval_runner.evaluate(trainer, check)
         except _Interrupted:
             return
-        self._state = replace(self._state, count=count, step=trainer.step)
+        self._state = replace(
+            self._state, count=count, step=trainer.step, elapsed=trainer.elapsed, seconds=self.last.seconds
+        )
         is_best = self._compare(trainer, task, self.last)
         numbers = {**self.last.numbers, **self.last.by_class()}
         measured = {name: value for name, value in numbers.items() if is_measured(value)}
