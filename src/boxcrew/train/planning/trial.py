@@ -37,7 +37,8 @@ from boxcrew.train.planning.workload import freeze_for
 
 SECONDS = 20.0  # in total, with the start of the process
 FEW = 4  # samples: enough to compare settings
-ROUNDS, ENOUGH = 3, 1.0  # timed steps, or as many as take so many seconds
+WARM_UP = 2  # steps that first make room in memory and plans of their own, and so take longer
+ROUNDS, ENOUGH = 3, 1.0  # timed steps after them, or as many as take so many seconds
 WORTH_STEPS, WORTH_SECONDS = 200, 120.0  # a shorter run would not win back the time of a trial
 
 
@@ -168,11 +169,11 @@ class _Trial:
         usual_seconds = self._try(usual, few)
         if usual_seconds is None:
             return
-        all_seconds = FEW * usual_seconds / few * ROUNDS * len(self._job.settings)
+        all_seconds = FEW * usual_seconds / few * (WARM_UP + 1.5) * len(self._job.settings)
         if few < FEW <= most and all_seconds < 0.5 * self._left:
             few, usual_seconds = FEW, self._try(usual, FEW) or usual_seconds
         share = 0.5 if others else 0.9
-        many = min(most, int(share * self._left / (2.5 * usual_seconds / few)))
+        many = min(most, int(share * self._left / ((WARM_UP + 1.5) * usual_seconds / few)))
         if many > few:
             self._try(usual, many)
         for setting in others:
@@ -216,12 +217,12 @@ class _Trial:
         deployment = deploy(_plan_for(setting, num))
         step = self._step(deployment, self._job.batch.select([i % len(self._job.batch) for i in range(num)]))
         with memory_limit(self._job.memory):
-            times = [step()]  # the first also makes room and plans of its own
-            while _are_too_few(times[1:]) and times[-1][0] < self._left:
+            times = [step()]
+            while _are_too_few(times[WARM_UP:]) and times[-1][0] < self._left:
                 times.append(step())
         if deployment.execution.num_micro_batches > 1:  # it helped itself, with fewer at once
             raise MemoryError
-        ordered = sorted(times[1:] or times)
+        ordered = sorted(times[WARM_UP:] or times[-1:])
         seconds, cores = ordered[len(ordered) // 2]
         is_usual = setting == self._job.settings[0]
         peak, before = peak_memory(setting.device), self._before if setting.device == "cpu" else 0
