@@ -40,7 +40,7 @@ def raw_set(image: Image) -> set[tuple[int, ...]]:
     """The boxes that OpenCV itself gives, xyxy."""
     search = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
     search.setBaseImage(np.ascontiguousarray(image[:, :, ::-1]))
-    search.switchToSelectiveSearchFast()
+    search.switchToSelectiveSearchFast(50, 50, 0.8)
     return {(x, y, x + w, y + h) for x, y, w, h in np.asarray(search.process()).tolist()}
 
 
