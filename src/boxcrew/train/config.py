@@ -64,8 +64,7 @@ class EvaluationConfig(Config):
     group = "evaluation"
 
     every_epochs: float | None = Field(default=None, gt=0)
-    """Epochs between evaluations; none evaluates five times in the run, or less often if its time is limited
-    and evaluations would take more than a tenth of it."""
+    """Epochs between evaluations; none: five times in the run, in at most a tenth of a limited time."""
     batch: int = Field(default=16, ge=1)
     """Samples that are evaluated at once."""
     metric: str = "auto"

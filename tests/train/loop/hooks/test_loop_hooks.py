@@ -391,7 +391,7 @@ def test_best_is_what_could_be_stored(make_trainer: MakeTrainer, tmp_path: Path)
 
 def test_a_rollback_keeps_the_best_that_was_stored(tmp_path: Path) -> None:
     hook = evaluation_hook(tmp_path, Results(), [0.9])
-    early = {"count": 1, "step": 2, "without_gain": 0, "best": 0.5, "best_step": 2}
+    early = {**hook.state(), "count": 1, "step": 2, "best": 0.5, "best_step": 2}
     hook.load_state(early)
     assert hook.state() == early
     hook.load_state({**early, "best": 0.8, "best_step": 6})

@@ -40,6 +40,7 @@ class EvaluationState:
 
     count: int = 0  # evaluations due so far
     step: int = -1  # of the last one
+    # Zero unless the time of the run is limited: all else in a state is the same on every machine.
     elapsed: float = 0.0  # seconds of training before the last one
     seconds: float = 0.0  # that the last one took
     without_gain: int = 0  # consecutive evaluations without a better one
@@ -152,7 +153,7 @@ class EvaluationHook(Hook):
 
     def _is_too_early(self, trainer: Trainer) -> bool:
         """Return whether evaluations would take too much of a limited time that is meant for learning."""
-        if self.config.evaluation.every_epochs or trainer.schedule.limits.seconds is None:
+        if self.config.evaluation.every_epochs or not _has_time_limit(trainer):
             return False
         return TIME_FRACTION * (trainer.elapsed - self._state.elapsed) < self._state.seconds
 
@@ -167,9 +168,9 @@ class EvaluationHook(Hook):
             task, self.last = self.eval_runner.evaluate(trainer, check)
         except _Interrupted:
             return
-        self._state = replace(
-            self._state, count=count, step=trainer.step, elapsed=trainer.elapsed, seconds=self.last.seconds
-        )
+        self._state = replace(self._state, count=count, step=trainer.step)
+        if _has_time_limit(trainer):
+            self._state = replace(self._state, elapsed=trainer.elapsed, seconds=self.last.seconds)
         is_best = self._compare(trainer, task, self.last)
         numbers = {**self.last.numbers, **self.last.by_class()}
         measured = {name: value for name, value in numbers.items() if is_measured(value)}
@@ -209,3 +210,7 @@ class EvaluationHook(Hook):
 
     def _is_better(self, value: float, other: float) -> bool:
         return value > other if self.config.task.metrics[self.config.metric] else value < other
+
+
+def _has_time_limit(trainer: Trainer) -> bool:
+    return trainer.schedule.limits.seconds is not None
