@@ -85,8 +85,8 @@ def test_for_networks_that_are_no_detectors(boxcrew: Call, recipe: str, tmp_path
 def test_a_critic_that_learns_more_often_makes_steps_shorter(boxcrew: Call, tmp_path: Path) -> None:
     """On the whole: four in five have one phase of two. The speeds of the described machine are fixed."""
     seconds = []
-    words = ("plan", "gan", f"data={make_folder(tmp_path / 'pictures')}", "size=28", "trial=false", "--json")
-    words += ("--assume", "24GB-gpu, 16 cores, 64GB")
+    words = ["plan", "gan", f"data={make_folder(tmp_path / 'pictures')}", "size=28", "trial=false", "--json"]
+    words += ["--assume", "24GB-gpu, 16 cores, 64GB"]
     for critic_steps in (1, 5):
         done = boxcrew(*words, f"task.critic_steps={critic_steps}")
         seconds.append(json.loads(done.out)["plan"]["predicted"]["step"]["likely"])
