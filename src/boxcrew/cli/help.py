@@ -211,6 +211,35 @@ HELP = {
       boxcrew data photos
       boxcrew data convert photos out=photos_coco format=coco
     """,
+    "serve": """Answer photos over HTTP with boxes, with a page in the browser to try it.
+
+    Usage:
+      boxcrew serve run=DIR_OR_FILE [key=value ...]
+      boxcrew serve runs=A,B [key=value ...]
+
+    A run is exported and proved first, unless it has an exported file. The service
+    needs no torch. It answers what 'val' has measured, at /v1/detect; / is the page,
+    /docs lists all routes. A signal ends it when all it has accepted is answered.
+
+    Settings:
+      run=DIR              directory of a run, or an exported file
+      runs=A,B             several of them
+      port=8000            0 takes any that is free
+      host=127.0.0.1       address; any but a local one needs a token
+      token=SECRET         what clients have to send; or set BOXCREW_TOKEN
+      int8=true            serve runs with integers of 8 bits
+      engine=auto          the library that is fastest here
+      workers=2            photos computed at once; default: one on each core
+      queue=32             photos that may wait, then clients are asked to wait
+      timeout=10s          from the beginning of a request to its answer
+      drain=30s            for what was accepted before a signal
+      follow=true          take a new file as soon as one replaces the old
+
+    Examples:
+      boxcrew serve run=runs/detect/train
+      boxcrew serve run=model.onnx host=0.0.0.0 token=SECRET
+      curl -H 'Content-Type: image/jpeg' --data-binary @photo.jpg localhost:8000/v1/detect
+    """,
     "doctor": """Examine a detection data set and write an HTML page of what to fix.
 
     Usage:

@@ -106,6 +106,20 @@ def decode_header(data: bytes, *, name: str = "image data") -> Header:
         return _header(path, opened.size, _orientation(opened))
 
 
+def has_more_frames(data: bytes, *, name: str = "image data") -> bool:
+    """Return whether a file whose content is in memory has more frames or pages than the first, without
+    decoding one.
+    """
+    if read_jpeg_header(data[: _HEAD_BYTES[-1]]) is not None:
+        return False
+    path = Path(name)
+    with _open(path, io.BytesIO(data)) as opened:
+        try:
+            return _is_animated(opened)
+        except DECODING_FAULTS as error:
+            raise _unreadable(path, error) from error
+
+
 def verify_image(path: ImagePath) -> bool:
     """Raise an `ImageError` if `read_image` would; else return whether there are more frames or pages than
     the first, which alone is read. It is faster: a JPEG of ordinary structure need not be decoded, and mostly
@@ -174,9 +188,14 @@ def write_image(path: Path, image: Image, *, quality: int = 95) -> None:
     suffix = path.suffix.lower()
     if suffix not in {".jpg", ".jpeg", ".png"}:
         raise UsageError(f"{path}: cannot write {suffix!r} images", advice="use .jpg or .png")
+    path.write_bytes(encode_image(image, suffix=suffix, quality=quality))
+
+
+def encode_image(image: Image, *, suffix: str = ".jpg", quality: int = 95) -> bytes:
+    """Return the content of a JPEG file (with `quality`, 1..100) or of a lossless PNG, by the suffix."""
     options = [] if suffix == ".png" else [cv2.IMWRITE_JPEG_QUALITY, quality]
     _, encoded = cv2.imencode(suffix, cv2.cvtColor(image, cv2.COLOR_RGB2BGR), options)
-    path.write_bytes(encoded.tobytes())
+    return encoded.tobytes()
 
 
 def _open(path: ImagePath, file: Path | IO[bytes]) -> Pillow.Image:

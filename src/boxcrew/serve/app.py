@@ -1,0 +1,59 @@
+"""The application: routes, and the outer layer around them."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from boxcrew.core.errors import BoxcrewError
+from boxcrew.serve.edge import Edge, refusal_of
+from boxcrew.serve.page_files import page_response, read_page
+from boxcrew.serve.refusals import Kind, RefusedError
+from boxcrew.serve.routes import detect, health, models
+from boxcrew.serve.security import Guard
+from boxcrew.serve.service import Service
+
+_KINDS: dict[int, Kind] = {404: "not_found", 405: "method_not_allowed"}
+
+
+def build_app(service: Service) -> ASGIApp:
+    """Return the application of a service."""
+    routes = [*detect.ROUTES, *models.ROUTES, *health.ROUTES, *_page_routes()]
+    config = service.config
+    handlers = dict.fromkeys((RefusedError, BoxcrewError, HTTPException, Exception), _refuse)
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.router.redirect_slashes = False
+    app.state.service = service
+    guard = Guard(token=config.token, host=config.host)
+    return Edge(app, guard=guard, metrics=service.metrics, log=service.log)
+
+
+def _page_routes() -> list[Route]:
+    page = read_page()
+
+    async def index(request: Request) -> Response:
+        return page_response(page, "index.html", request)
+
+    async def static(request: Request) -> Response:
+        return page_response(page, request.path_params["name"], request)
+
+    return [Route("/", index), Route("/static/{name:path}", static)]
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    """Return the answer to a request that failed."""
+    return refusal_of(request.scope, _routing_error(error) if isinstance(error, HTTPException) else error)
+
+
+def _routing_error(error: HTTPException) -> RefusedError:
+    kind = _KINDS.get(error.status_code, "bad_request")
+    message = {404: "no such route", 405: "this route does not take that method"}.get(
+        error.status_code, "the request is not understood"
+    )
+    return RefusedError(
+        error.status_code, kind, message, advice="GET /docs lists all routes", headers=error.headers
+    )

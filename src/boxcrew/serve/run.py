@@ -1,0 +1,119 @@
+"""The process of a service: it opens a socket, loads the models, answers, and ends without losing any."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import socket
+import time
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from boxcrew.core.errors import BoxcrewError, UsageError
+from boxcrew.serve.app import build_app
+from boxcrew.serve.models import ModelSource
+from boxcrew.serve.protocol import MAX_HEADER_BYTES, Protocol
+from boxcrew.serve.service import Service
+from boxcrew.serve.settings import ServeConfig
+
+_KEEP_ALIVE = 10  # seconds that a connection stays open without a request
+_TICK = 0.05  # seconds between two looks at what is left, at the end
+_BACKLOG = 1024
+
+
+def serve(config: ServeConfig, sources: Sequence[ModelSource], announce: Callable[[str], object]) -> None:
+    """Answer requests until a signal ends the process. `announce` is told the URL as soon as a client can
+    connect. `ModelError` if a model cannot be used.
+    """
+    service = Service.of(config, sources)
+    with _listen(config) as listener:
+        host, port = listener.getsockname()[:2]
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        server = _Server(_uvicorn_config(build_app(service)), service)
+        failure = asyncio.run(_run(server, service, listener, lambda: announce(url)))
+    if failure is not None:
+        raise failure
+
+
+def _listen(config: ServeConfig) -> socket.socket:
+    try:
+        kind = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+            0
+        ]
+        return socket.create_server(kind[4][:2], family=kind[0], backlog=_BACKLOG)
+    except OSError as error:
+        problem = f"host={config.host} port={config.port}: {error.strerror}"
+        raise UsageError(problem, advice="give another port=, or port=0 for any that is free") from None
+
+
+def _uvicorn_config(app: ASGIApp) -> uvicorn.Config:
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
+    return uvicorn.Config(
+        app,
+        http=Protocol,
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=1,
+        backlog=_BACKLOG,
+    )
+
+
+async def _run(
+    server: _Server, service: Service, listener: socket.socket, announce: Callable[[], object]
+) -> BoxcrewError | None:
+    """Run the server; return why the models could not be opened, or None."""
+    running = asyncio.ensure_future(server.serve(sockets=[listener]))
+    while not (server.started or running.done()):
+        await asyncio.sleep(0)
+    announce()
+    failure: BoxcrewError | None = None
+    try:
+        await service.pool.run(service.models.open)
+        gc.freeze()
+        service.warm.set()
+        service.log.write("ready", models=service.models.names())
+    except BoxcrewError as error:
+        failure, server.should_exit = error, True
+    await running
+    service.pool.close()
+    return failure
+
+
+class _Server(uvicorn.Server):
+    """A server that answers what it has accepted before it ends."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+        self._until: float | None = None  # when it ends, whatever is left
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002  uvicorn's signature
+        """Begin to end; a second signal ends at once."""
+        admission = self._service.admission
+        if admission.is_draining:
+            self.should_exit = self.force_exit = True
+        admission.is_draining = True
+        self._until = time.monotonic() + self._service.config.drain
+
+    async def main_loop(self) -> None:
+        """Run until all is answered after a signal."""
+        ticks = 0
+        while not await self.on_tick(ticks):
+            await asyncio.sleep(_TICK)
+            ticks = (ticks + 1) % 10 if self._until is None else ticks + 1
+            if self._until is not None and (self._is_idle() or time.monotonic() > self._until):
+                self.should_exit = True
+
+    def _is_idle(self) -> bool:
+        return self._service.admission.num_requests == 0 and not self.server_state.tasks
