@@ -15,13 +15,13 @@ from boxcrew.core.types import Image
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.config import BoxOptions
 from boxcrew.data.detection.source import SOURCES, Source, open_source
+from boxcrew.data.detection.source_report import source_report
 from boxcrew.data.detection.writers import WRITERS, write_source
 from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleOptions, ExampleSet, open_examples
 from boxcrew.data.images.drawing import draw_boxes, grid
 from boxcrew.data.images.reading import write_image
 from boxcrew.data.loading.collate import as_tensor
 from boxcrew.hardware.probe import usable_cores
-from boxcrew.tasks.detection import source_report
 from boxcrew.tasks.drawing import draw_examples
 from boxcrew.tasks.example_data import ExampleConfig
 from boxcrew.train.run.data import print_problems

@@ -21,6 +21,7 @@ from boxcrew.core.units import format_count
 from boxcrew.data.checks.problem import Problem, first_problem
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import ImageReader, Record, Source, open_source
+from boxcrew.data.detection.source_report import source_report
 from boxcrew.data.images.cache import ImageCache
 from boxcrew.data.loading.detection_samples import DetectionSamples, ImagePasses, Regions
 from boxcrew.data.loading.loader import TrainLoader
@@ -386,25 +387,3 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
 def _row(name: str, numbers: Mapping[str, Any], num_objects: int) -> tuple[str, ...]:
     cells = (numbers[key] for key in ("precision", "recall", "AP50", "AP"))
     return (name, str(num_objects), *("-" if cell is None else f"{cell:.3f}" for cell in cells))
-
-
-def source_report(source: Source) -> dict[str, Any]:
-    """Return what a data set holds, and what is wrong with it, as JSON values."""
-    return {
-        "root": str(source.root),
-        "format": source.format,
-        "classes": list(source.classes),
-        "splits": {name: _split_report(records, source.classes) for name, records in source.splits.items()},
-        "problems": [problem.to_json() for problem in source.problems],
-    }
-
-
-def _split_report(records: tuple[Record, ...], classes: tuple[str, ...]) -> dict[str, Any]:
-    labels = np.concatenate([record.target.labels for record in records])
-    counts = np.bincount(labels, minlength=len(classes))
-    return {
-        "images": len(records),
-        "boxes": len(labels),
-        "images_without_boxes": sum(len(record.target) == 0 for record in records),
-        "boxes_by_class": dict(zip(classes, counts.tolist(), strict=True)),
-    }
