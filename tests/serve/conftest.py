@@ -24,3 +24,4 @@ def service(exported_run: Path) -> Iterator[Served]:
     """A service of an exported file."""
     with served(f"run={exported_run / 'model.onnx'}", "timeout=20") as running:
         yield running
+        assert running.log("failure") == []
