@@ -13,7 +13,9 @@ import numpy as np
 from PIL import Image as Pillow
 
 
-def photo(size: tuple[int, int] = (64, 48), *, mode: str = "RGB", format: str = "JPEG", **options: Any) -> bytes:
+def photo(
+    size: tuple[int, int] = (64, 48), *, mode: str = "RGB", format: str = "JPEG", **options: Any
+) -> bytes:
     """Return the content of an ordinary image file of noise."""
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
@@ -87,7 +89,10 @@ REFUSED: Mapping[str, tuple[bytes, set[int]]] = {
     "jpeg cut in its header": (photo()[:100], {415, 422}),
     "png cut in the middle": (photo(format="PNG")[:-500], {422}),
     "webp cut in the middle": (photo(format="WEBP")[:-200], {415, 422}),
-    "png with a wrong checksum": (photo(format="PNG")[:40] + b"\0\0\0\0" + photo(format="PNG")[44:], {415, 422}),
+    "png with a wrong checksum": (
+        photo(format="PNG")[:40] + b"\0\0\0\0" + photo(format="PNG")[44:],
+        {415, 422},
+    ),
     "png bomb in its header": (png(50_000, 50_000, b""), {413}),
     "png that says 0 x 0": (png(0, 0, b""), {415, 422}),
     "png with too few rows": (png(4000, 4000, bytes(100)), {422}),
@@ -95,7 +100,10 @@ REFUSED: Mapping[str, tuple[bytes, set[int]]] = {
     "jpeg bomb in its header": (jpeg_of_size(65_500, 65_500), {413, 422}),
     "jpeg of 60 megapixels in its header": (jpeg_of_size(10_000, 6_000), {413}),
     "jpeg with a thousand scans": (many_scans(), {413}),
-    "bmp bomb in its header": (b"BM" + struct.pack("<IHHIIiiHHIIiiII", 60, 0, 0, 54, 40, 30_000, 30_000, 1, 24, 0, 0, 0, 0, 0, 0), {413, 415, 422}),
+    "bmp bomb in its header": (
+        b"BM" + struct.pack("<IHHIIiiHHIIiiII", 60, 0, 0, 54, 40, 30_000, 30_000, 1, 24, 0, 0, 0, 0, 0, 0),
+        {413, 415, 422},
+    ),
     "gif that moves": (frames("GIF"), {415}),
     "webp that moves": (frames("WEBP"), {415}),
     "png that moves": (frames("PNG"), {415}),

@@ -7,25 +7,26 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.serve.edge import Edge, refusal_of
 from boxcrew.serve.page_files import page_response, read_page
-from boxcrew.serve.refusals import Kind, RefusedError
+from boxcrew.serve.refusals import Kind, RefusedError, json_response
 from boxcrew.serve.routes import detect, health, models
 from boxcrew.serve.security import Guard
 from boxcrew.serve.service import Service
 
+ROUTES = (*detect.ROUTES, *models.ROUTES, *health.ROUTES)
+"""The routes for programs; those of the page are beside them."""
+
 _KINDS: dict[int, Kind] = {404: "not_found", 405: "method_not_allowed"}
 
 
-def build_app(service: Service) -> ASGIApp:
+def build_app(service: Service) -> Edge:
     """Return the application of a service."""
-    routes = [*detect.ROUTES, *models.ROUTES, *health.ROUTES, *_page_routes()]
     config = service.config
     handlers = dict.fromkeys((RefusedError, BoxcrewError, HTTPException, Exception), _refuse)
-    app = Starlette(routes=routes, exception_handlers=handlers)
+    app = Starlette(routes=[*ROUTES, *_page_routes()], exception_handlers=handlers)
     app.router.redirect_slashes = False
     app.state.service = service
     guard = Guard(token=config.token, host=config.host)
@@ -41,7 +42,22 @@ def _page_routes() -> list[Route]:
     async def static(request: Request) -> Response:
         return page_response(page, request.path_params["name"], request)
 
-    return [Route("/", index), Route("/static/{name:path}", static)]
+    async def docs(request: Request) -> Response:
+        return page_response(page, "docs.html", request)
+
+    return [
+        Route("/", index),
+        Route("/docs", docs),
+        Route("/openapi.json", description),
+        Route("/static/{name:path}", static),
+    ]
+
+
+async def description(_: Request) -> Response:
+    """Return the description of all routes."""
+    from boxcrew.serve.openapi import openapi
+
+    return json_response(openapi())
 
 
 async def _refuse(request: Request, error: Exception) -> Response:

@@ -25,7 +25,7 @@ class Edge:
     """
 
     def __init__(self, app: ASGIApp, *, guard: Guard, metrics: Metrics, log: ServiceLog) -> None:
-        self._app, self._guard, self._metrics, self._log = app, guard, metrics, log
+        self.app, self._guard, self._metrics, self._log = app, guard, metrics, log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # nothing else is offered
@@ -41,7 +41,7 @@ class Edge:
                 advice = "at most 64 letters, digits, and . _ -"
                 raise RefusedError(400, "bad_request", "X-Request-Id: not an id", advice=advice)
             self._guard.require(scope["path"], headers)
-            await self._app(scope, exchange.receive, exchange.send)
+            await self.app(scope, exchange.receive, exchange.send)
         except Exception as error:  # noqa: BLE001  whatever it is, the client gets an answer
             await self._refuse(exchange, error)
         self._count(exchange)

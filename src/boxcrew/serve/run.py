@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from boxcrew.core.errors import BoxcrewError, UsageError
 from boxcrew.serve.app import build_app
+from boxcrew.serve.follow import follow
 from boxcrew.serve.models import ModelSource
 from boxcrew.serve.protocol import MAX_HEADER_BYTES, Protocol
 from boxcrew.serve.service import Service
@@ -78,14 +79,19 @@ async def _run(
         await asyncio.sleep(0)
     announce()
     failure: BoxcrewError | None = None
+    following: asyncio.Future[None] | None = None
     try:
         await service.pool.run(service.models.open)
         gc.freeze()
         service.warm.set()
         service.log.write("ready", models=service.models.names())
+        if service.config.follow:
+            following = asyncio.ensure_future(follow(service))
     except BoxcrewError as error:
         failure, server.should_exit = error, True
     await running
+    if following is not None:
+        following.cancel()
     service.pool.close()
     return failure
 

@@ -30,7 +30,7 @@ HEADERS: Final[Mapping[str, str]] = {
 
 OPEN_PATHS = ("/v2/health/", "/static/")
 """Beginnings of paths that need no token."""
-_OPEN_PAGES = frozenset({"/", "/docs", "/favicon.ico"})
+_OPEN_PAGES = frozenset({"/", "/docs", "/openapi.json"})
 
 _ID_LETTERS = frozenset(string.ascii_letters + string.digits + "._-")
 _MOST_ID = 64
