@@ -71,6 +71,27 @@ HELP = {
       boxcrew resume run=runs/detect/train
       boxcrew resume run=runs/detect/train epochs=40
     """,
+    "watch": """Show a live page of trainings: curves, plan, predictions, time left.
+
+    Usage:
+      boxcrew watch [run=DIR,...] [key=value ...]
+
+    DIR is a run, a comparison, or a folder of runs. The page only reads their
+    files: trainings do not know of it, and it shows those that have ended too.
+    Open the address that is printed; Ctrl-C ends the page, not the trainings.
+
+    Settings:
+      run=runs             what to watch, several with commas between
+      port=8001            of the page; 0 for any that is free
+      host=127.0.0.1       address to listen on; any that others can reach needs a
+                           token
+      token=SECRET         secret that the page asks for; or set BOXCREW_TOKEN
+
+    Examples:
+      boxcrew watch
+      boxcrew watch run=runs/detect/train
+      boxcrew watch run=runs/detect/train,runs/detect/train-2
+    """,
     "val": """Measure a trained network on a data set.
 
     Usage:

@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 from boxcrew.cli.output import Output
 from boxcrew.core.errors import BoxcrewError, UsageError
+from boxcrew.core.lock_owner import LOCK
 from boxcrew.train.run.directory import locked_folder
-from boxcrew.train.run.lock import LOCK
 
 
 class _Prediction(Protocol):

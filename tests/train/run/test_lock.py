@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from boxcrew.core.errors import UsageError
-from boxcrew.train.run.lock import LOCK, Owner, locked
+from boxcrew.core.lock_owner import LOCK, Owner
+from boxcrew.train.run.lock import locked
 
 
 def nowhere(text: str) -> None: ...

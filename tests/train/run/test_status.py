@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from boxcrew.core.errors import UsageError
+from boxcrew.core.lock_owner import LOCK, Owner
 from boxcrew.core.parent_process import RUN_FOLDERS
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import resume
-from boxcrew.train.run.lock import LOCK, Owner, locked
+from boxcrew.train.run.lock import locked
 from boxcrew.train.run.status import announce, record_failure, unnoticed_end
 
 REASON = "replica 1 was killed by SIGKILL"

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.core.lock_owner import LOCK
 from boxcrew.train.loop.checkpoint import list_checkpoints
-from boxcrew.train.run.lock import LOCK, locked
+from boxcrew.train.run.lock import locked
 
 RUNS = Path("runs")
 STAGES = "stages.json"

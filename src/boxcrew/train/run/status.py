@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from boxcrew.core.files import append, write_json
+from boxcrew.core.lock_owner import owner_of
 from boxcrew.core.parent_process import RUN_FOLDERS
 from boxcrew.train.run.directory import read_record
-from boxcrew.train.run.lock import owner_of, release_dead
+from boxcrew.train.run.lock import release_dead
 
 STATUS, SUMMARY = "status.json", "summary.json"
 

@@ -1,0 +1,67 @@
+"""The state of a run, from its status, its summary and its lock; also if its process was killed."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from boxcrew.core.lock_owner import LOCK, owner_of
+from boxcrew.serve.watch.reading import Record
+
+StateName = Literal["waiting", "preparing", "running", "stopped", "killed", "failed", "finished", "gone"]
+_ENDED: dict[str, StateName] = {"finished": "finished", "interrupted": "stopped", "failed": "failed"}
+STATUS, SUMMARY = "status.json", "summary.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lock:
+    """The lock of a run directory, if it has one."""
+
+    is_held: bool = False  # by a process that has not surely ended
+    host: str = ""
+    seconds: float = 0.0  # since the epoch, when it was taken
+
+    @classmethod
+    def on(cls, folder: Path) -> Lock:
+        path = folder / LOCK
+        try:
+            found = path.lstat()
+            if not stat.S_ISREG(found.st_mode):
+                return cls()
+            owner = owner_of(folder)
+            if owner is None:
+                return cls()
+            return cls(is_held=not owner.is_dead(), host=str(owner.host), seconds=found.st_mtime)
+        except (OSError, ValueError, TypeError, OverflowError, psutil.Error):  # damaged, or not ours to ask
+            return cls()
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """The thing that a run is doing, and why it ended if it has."""
+
+    name: StateName
+    reason: str | None = None
+
+
+def state_of(status: Record, summary: Record, lock: Lock, *, status_seconds: float | None) -> State:
+    """Return the state of a run without stages, or of a stage.
+
+    `status_seconds` is when the status was written, since the epoch; None if it was not. A process that has
+    taken the lock since then is about to continue the run.
+    """
+    written = status.text("state")
+    reason = status.text("reason") or summary.text("stopped_because")
+    is_new = status_seconds is None or lock.seconds > status_seconds
+    if lock.is_held and is_new:
+        return State(name="preparing")
+    if written == "running":
+        return State(name="running") if lock.is_held else State(name="killed")
+    ended = _ENDED.get(written or summary.text("state") or "")
+    if ended is not None:
+        return State(name=ended, reason=reason)
+    return State(name="preparing" if lock.is_held else "killed")
