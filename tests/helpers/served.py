@@ -81,13 +81,16 @@ class Served:
 
 @contextmanager
 def served(
-    *words: object, environment: Mapping[str, str] | None = None, ready: bool = True
+    *words: object,
+    command: str = "serve",
+    environment: Mapping[str, str] | None = None,
+    ready: bool = True,
 ) -> Iterator[Served]:
-    """Run `boxcrew serve` with these settings on a free port."""
-    command = [sys.executable, "-m", "boxcrew", "serve", *map(str, words), "port=0"]
+    """Run `boxcrew serve`, or another command, with these settings on a free port."""
+    line = [sys.executable, "-m", "boxcrew", command, *map(str, words), "port=0"]
     environ = {**os.environ, **(environment or {})}
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ
+        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ
     )
     assert process.stdout is not None
     assert process.stderr is not None
@@ -95,12 +98,12 @@ def served(
     reader = threading.Thread(target=lambda: service.lines.extend(process.stderr or ()), daemon=True)
     reader.start()
     try:
-        line = process.stdout.readline()
-        if not line:
+        announced = process.stdout.readline()
+        if not announced:
             process.wait(_SECONDS)
             reader.join(_SECONDS)
             raise AssertionError(f"exit code {process.returncode}: {service.lines}")
-        service.url = line.split()[-1]
+        service.url = announced.split()[-1]
         if ready:
             service.wait_until_ready()
         yield service

@@ -6,20 +6,17 @@ import os
 
 from boxcrew.cli.output import Output, parse_settings
 from boxcrew.core.errors import UsageError
-from boxcrew.serve.watch.settings import WatchConfig
-
-TOKEN = "BOXCREW_TOKEN"  # noqa: S105 - the name of a variable
 
 
-def watch_command(words: list[str], out: Output) -> None:
+def watch_command(words: list[str], out: Output) -> None:  # noqa: ARG001 - as all commands
     _, tree = parse_settings(words, verbatim=("token",))
-    if os.environ.get(TOKEN):
-        tree.setdefault("token", os.environ[TOKEN])
-    config = WatchConfig.of(tree)
+    if token := os.environ.get("BOXCREW_TOKEN"):
+        tree.setdefault("token", token)
     try:
-        from boxcrew.serve.watch.server import run_server
+        from boxcrew.serve.watch.server import watch
+        from boxcrew.serve.watch.settings import WatchConfig
     except ModuleNotFoundError as error:
-        problem, advice = f"{error.name} is not installed", "pip install 'boxcrew[serve]'"
-        raise UsageError(problem, advice=advice) from None
+        raise UsageError(f"{error.name} is not installed", advice="pip install 'boxcrew[serve]'") from None
+    config = WatchConfig.of(tree)
     shown = ", ".join(map(str, config.run))
-    run_server(config, lambda url: out.info(f"boxcrew watches {shown} at {url}"))
+    watch(config, lambda url: print(f"boxcrew watches {shown} at {url}", flush=True))

@@ -13,9 +13,10 @@ from types import FrameType
 import uvicorn
 from starlette.types import ASGIApp
 
-from boxcrew.core.errors import BoxcrewError, UsageError
+from boxcrew.core.errors import BoxcrewError
 from boxcrew.serve.app import build_app
 from boxcrew.serve.follow import follow
+from boxcrew.serve.listening import BACKLOG, listen, url_of
 from boxcrew.serve.models import ModelSource
 from boxcrew.serve.protocol import MAX_HEADER_BYTES, Protocol
 from boxcrew.serve.service import Service
@@ -23,7 +24,6 @@ from boxcrew.serve.settings import ServeConfig
 
 _KEEP_ALIVE = 10  # seconds that a connection stays open without a request
 _TICK = 0.05  # seconds between two looks at what is left, at the end
-_BACKLOG = 1024
 
 
 def serve(config: ServeConfig, sources: Sequence[ModelSource], announce: Callable[[str], object]) -> None:
@@ -31,24 +31,12 @@ def serve(config: ServeConfig, sources: Sequence[ModelSource], announce: Callabl
     connect. `ModelError` if a model cannot be used.
     """
     service = Service.of(config, sources)
-    with _listen(config) as listener:
-        host, port = listener.getsockname()[:2]
-        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    with listen(config.host, config.port) as listener:
+        url = url_of(listener)
         server = _Server(_uvicorn_config(build_app(service)), service)
         failure = asyncio.run(_run(server, service, listener, lambda: announce(url)))
     if failure is not None:
         raise failure
-
-
-def _listen(config: ServeConfig) -> socket.socket:
-    try:
-        kind = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
-            0
-        ]
-        return socket.create_server(kind[4][:2], family=kind[0], backlog=_BACKLOG)
-    except OSError as error:
-        problem = f"host={config.host} port={config.port}: {error.strerror}"
-        raise UsageError(problem, advice="give another port=, or port=0 for any that is free") from None
 
 
 def _uvicorn_config(app: ASGIApp) -> uvicorn.Config:
@@ -66,7 +54,7 @@ def _uvicorn_config(app: ASGIApp) -> uvicorn.Config:
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=1,
-        backlog=_BACKLOG,
+        backlog=BACKLOG,
     )
 
 

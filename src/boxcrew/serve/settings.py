@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import string
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from boxcrew.core.config import Config, Names
 from boxcrew.core.errors import UsageError
 from boxcrew.core.units import parse_duration
+from boxcrew.serve.listening import is_loopback
 
 Duration = Annotated[
     float, BeforeValidator(lambda value: parse_duration(value) if isinstance(value, str) else value)
@@ -52,7 +52,7 @@ class ServeConfig(Config):
             raise UsageError("run=: give either run= or runs=", advice="boxcrew serve run=runs/detect/train")
         if self.token is not None:
             require_token(self.token)
-        if self.token is None and not self.is_loopback:
+        if self.token is None and not is_loopback(self.host):
             raise UsageError(
                 f"host={self.host}: others can reach this address, so clients have to send a token",
                 advice="give token=SECRET, or set BOXCREW_TOKEN",
@@ -63,14 +63,6 @@ class ServeConfig(Config):
     def paths(self) -> tuple[str, ...]:
         """The runs or files to serve."""
         return self.runs or (self.run or "",)
-
-    @property
-    def is_loopback(self) -> bool:
-        """The answer to whether only programs on this machine can reach the address."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
 
 
 def require_token(token: str) -> None:

@@ -3,5 +3,5 @@
 `folders` finds the runs below the directories that the user named, and `watcher` keeps them as they come and
 go. Each is a `run.WatchedRun`, which reads the files that training writes (`reading`, `curves`, `log`,
 `pictures`) and says what `state` it is in and how its plan did (`plan_rows`). `app` answers the page in
-`page/` in JSON, behind `guard`, and `server` runs it. Nothing is ever written, and nothing needs torch.
+`page/` in JSON, and `server` runs it. Nothing is ever written, and nothing needs torch.
 """

@@ -5,85 +5,120 @@ from __future__ import annotations
 from pathlib import Path
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from boxcrew.core.version import VERSION
+from boxcrew.serve.page_files import page_response, read_page
+from boxcrew.serve.refusals import Kind, RefusedError, json_response, refusal
+from boxcrew.serve.security import HEADERS, Guard, new_request_id
 from boxcrew.serve.watch.curves import Cursor
-from boxcrew.serve.watch.guard import Guard, json_answer, refusal
 from boxcrew.serve.watch.run import WatchedRun
 from boxcrew.serve.watch.settings import WatchConfig
 from boxcrew.serve.watch.watcher import Watcher
 
-PAGE = Path(__file__).parent / "page"
+_PAGE = Path(__file__).parent / "page"
 
 
 def build_app(config: WatchConfig) -> ASGIApp:
     """Return the application that shows the runs of the settings."""
-    routes = _Routes(Watcher(config.run))
+    shown = _Routes(Watcher(config.run))
+    routes = [
+        Route("/", shown.index),
+        Route("/static/{name}", shown.static),
+        Route("/v2/health/live", shown.live),
+        Route("/api/runs", shown.runs),
+        Route("/api/run", shown.run),
+        Route("/api/curves", shown.curves),
+        Route("/api/picture", shown.picture),
+    ]
     app = Starlette(
-        routes=[
-            Route("/", _page),
-            Route("/health", _health),
-            Route("/api/runs", routes.runs),
-            Route("/api/run", routes.run),
-            Route("/api/curves", routes.curves),
-            Route("/api/picture", routes.picture),
-            Mount("/static", StaticFiles(directory=PAGE)),
-        ],
-        exception_handlers={HTTPException: _not_found},
+        routes=routes, exception_handlers=dict.fromkeys((RefusedError, HTTPException, Exception), _refuse)
     )
-    return Guard(app, token=config.token, is_loopback=config.is_loopback)
+    app.router.redirect_slashes = False
+    return _Edge(app, Guard(token=config.token, host=config.host))
+
+
+class _Edge:
+    """Lets in who may come in, and gives all answers their headers."""
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        self._app, self._guard = app, guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":  # nothing else is offered
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        answer = self._app
+        try:
+            self._guard.require(scope["path"], Headers(scope=scope))
+        except RefusedError as error:
+            answer = error.response(new_request_id())
+        await answer(scope, receive, send_with_headers)
 
 
 class _Routes:
-    """The routes that read runs. Starlette calls each in a thread of its own, since files may be slow."""
+    """The routes. Starlette calls each in a thread, since files may be slow."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
+        self._page = read_page(_PAGE)
+
+    def index(self, request: Request) -> Response:
+        return page_response(self._page, "index.html", request)
+
+    def static(self, request: Request) -> Response:
+        return page_response(self._page, request.path_params["name"], request)
+
+    def live(self, _: Request) -> Response:
+        return json_response({"live": True})
 
     def runs(self, _: Request) -> Response:
-        return json_answer({"version": VERSION, "runs": self._watcher.overviews()})
+        return json_response({"version": VERSION, "runs": self._watcher.overviews()})
 
     def run(self, request: Request) -> Response:
         details = self._watcher.details(request.query_params.get("run", ""))
-        return json_answer(details) if details is not None else _unknown_run()
+        if details is None:
+            raise _unknown_run()
+        return json_response(details)
 
     def curves(self, request: Request) -> Response:
-        run = self._named(request)
-        if run is None:
-            return _unknown_run()
         has = [Cursor.of(request.query_params.get(name, "")) for name in ("training", "evaluations")]
-        return json_answer(run.curves(*has))
+        return json_response(self._named(request).curves(*has))
 
     def picture(self, request: Request) -> Response:
-        run = self._named(request)
-        found = None if run is None else run.picture(request.query_params.get("name", ""))
+        found = self._named(request).picture(request.query_params.get("name", ""))
         if found is None:
-            return refusal(404, "no such picture", "/api/run lists those that there are")
+            raise RefusedError(404, "not_found", "no such picture", advice="GET /api/run?run= lists them")
         content, kind = found
         return Response(content, media_type=kind)
 
-    def _named(self, request: Request) -> WatchedRun | None:
-        return self._watcher.runs().get(request.query_params.get("run", ""))
+    def _named(self, request: Request) -> WatchedRun:
+        run = self._watcher.runs().get(request.query_params.get("run", ""))
+        if run is None:
+            raise _unknown_run()
+        return run
 
 
-def _page(_: Request) -> Response:
-    return FileResponse(PAGE / "index.html")
+def _unknown_run() -> RefusedError:
+    return RefusedError(404, "not_found", "no such run", advice="GET /api/runs lists those that there are")
 
 
-def _health(_: Request) -> Response:
-    return json_answer({"live": True})
-
-
-def _unknown_run() -> Response:
-    return refusal(404, "no such run", "/api/runs lists those that there are")
-
-
-def _not_found(_: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    return refusal(status, "no such page", "begin at /")
+def _refuse(_: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        is_method = error.status_code == 405
+        kind: Kind = "method_not_allowed" if is_method else "not_found"
+        message = "this page only shows" if is_method else "no such page"
+        error = RefusedError(error.status_code, kind, message, advice="GET /", headers=error.headers)
+    return refusal(error).response(new_request_id())

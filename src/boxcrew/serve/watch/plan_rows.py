@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.plan.plan import Plan
@@ -39,7 +39,7 @@ def plan_rows(plan: Plan, training: Table, status: Record, summary: Record) -> l
     rows = [
         _time("step_seconds", None if predicted is None else predicted.step, step),
         PlanRow(name="images_per_second", likely=rate, measured=speed),
-        _time("epoch_seconds", None if predicted is None else predicted.epoch, _ratio(status, "epoch")),
+        _time("epoch_seconds", None if predicted is None else predicted.epoch, _epoch_seconds(step, status)),
         _run_row(predicted, status),
         _memory_row(plan, summary),
         PlanRow(name="data_wait", measured=training.recent("data_wait")),
@@ -55,17 +55,18 @@ def _time(name: str, predicted: Interval | None, measured: float | None) -> Plan
     )
 
 
-def _ratio(status: Record, name: str) -> float | None:
-    """Return the seconds of training for one unit of what the status counts."""
-    seconds, count = status.number("train_seconds"), status.number(name)
-    return None if not seconds or not count or count < 0 else seconds / count
+def _epoch_seconds(step: float | None, status: Record) -> float | None:
+    """Return the seconds of an epoch's steps, without evaluations."""
+    steps, epochs = status.number("step"), status.number("epoch")
+    return step * steps / epochs if step and steps and epochs and epochs > 0 else None
 
 
 def _run_row(predicted: Prediction | None, status: Record) -> PlanRow:
     """Return the row of the whole run; until it has ended, its time is projected from what is done."""
-    row = _time("run_seconds", None if predicted is None else predicted.run, _ratio(status, "fraction"))
-    fraction = status.number("fraction") or 0.0
-    return PlanRow(**{**asdict(row), "is_projected": 0 < fraction < 1})
+    seconds, fraction = status.number("train_seconds"), status.number("fraction") or 0.0
+    measured = seconds / fraction if seconds and fraction > 0 else None
+    row = _time("run_seconds", None if predicted is None else predicted.run, measured)
+    return replace(row, is_projected=0 < fraction < 1)
 
 
 def _memory_row(plan: Plan, summary: Record) -> PlanRow:
@@ -75,5 +76,5 @@ def _memory_row(plan: Plan, summary: Record) -> PlanRow:
     memory = next((memory for memory in devices if memory.device == plan.clones[0].device), None)
     if memory is None:
         return PlanRow(name="peak_bytes", measured=measured)
-    most = memory.measurable + memory.margin
-    return PlanRow(name="peak_bytes", likely=memory.measurable, high=most, measured=measured)
+    likely = memory.measurable + memory.evaluation  # loader processes are not measured
+    return PlanRow(name="peak_bytes", likely=likely, high=likely + memory.margin, measured=measured)

@@ -25,8 +25,12 @@ def opened(path: Path) -> Iterator[BufferedReader | None]:
     except (OSError, ValueError):
         yield None
         return
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        yield None
+        return
     with os.fdopen(handle, "rb") as file:
-        yield file if stat.S_ISREG(os.fstat(handle).st_mode) else None
+        yield file
 
 
 class Record:

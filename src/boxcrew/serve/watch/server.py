@@ -1,70 +1,57 @@
-"""Runs the page until it is told to end."""
+"""The process of the page, until it is told to end."""
 
 from __future__ import annotations
 
 import asyncio
-import signal
+import logging
 import socket
 from collections.abc import Callable
+from types import FrameType
 
 import uvicorn
 
-from boxcrew.core.errors import UsageError
+from boxcrew.serve.listening import listen, url_of
+from boxcrew.serve.protocol import MAX_HEADER_BYTES, Protocol
 from boxcrew.serve.watch.app import build_app
 from boxcrew.serve.watch.settings import WatchConfig
 
-_HEADER_BYTES = 16 << 10
-_CONNECTIONS = 200
-_IDLE_SECONDS = 30
+_KEEP_ALIVE = 30  # seconds that a connection stays open without a request
 _END_SECONDS = 2  # for answers that are on their way
 
 
-def run_server(config: WatchConfig, on_ready: Callable[[str], None]) -> None:
-    """Show the page until Ctrl-C or SIGTERM. `on_ready` is called with its address."""
-    listening = _listen(config)
-    server = uvicorn.Server(
-        uvicorn.Config(
+def watch(config: WatchConfig, announce: Callable[[str], object]) -> None:
+    """Show the page until Ctrl-C or SIGTERM. `announce` is told its URL as soon as it can be opened."""
+    with listen(config.host, config.port) as listener:
+        logging.getLogger("uvicorn").setLevel(logging.ERROR)  # not of every client that sends nonsense
+        settings = uvicorn.Config(
             build_app(config),
-            http="h11",
+            http=Protocol,
             ws="none",
+            loop="asyncio",
             lifespan="off",
-            access_log=False,
             log_config=None,
+            access_log=False,
             server_header=False,
-            h11_max_incomplete_event_size=_HEADER_BYTES,
-            limit_concurrency=_CONNECTIONS,
-            timeout_keep_alive=_IDLE_SECONDS,
+            proxy_headers=False,
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+            timeout_keep_alive=_KEEP_ALIVE,
             timeout_graceful_shutdown=_END_SECONDS,
         )
-    )
-
-    async def serve() -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, server.handle_exit, number, None)
-        on_ready(_address(listening))
-        await server._serve([listening])  # not `serve`, which would raise the signal again
-
-    with listening:
-        asyncio.run(serve())
+        server = _Server(settings, lambda: announce(url_of(listener)))
+        asyncio.run(server.serve(sockets=[listener]))
 
 
-def _listen(config: WatchConfig) -> socket.socket:
-    try:
-        found = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(128)
-    except OSError as error:
-        raise UsageError(
-            f"host={config.host} port={config.port}: cannot listen there: {error.strerror}",
-            advice="give another port=, or port=0 for any that is free",
-        ) from None
-    return listening
+class _Server(uvicorn.Server):
+    """A server whose end by a signal is not a failure."""
 
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[], object]) -> None:
+        super().__init__(config)
+        self._on_started = on_started
 
-def _address(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_started()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002  uvicorn's signature
+        self.force_exit = self.should_exit
+        self.should_exit = True

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-import string
 from pathlib import Path
 from typing import Annotated
 
@@ -11,9 +9,8 @@ from pydantic import Field, model_validator
 
 from boxcrew.core.config import Config, commas
 from boxcrew.core.errors import UsageError
-
-_TOKEN_LETTERS = frozenset(string.ascii_letters + string.digits + string.punctuation)
-_LEAST_TOKEN = 8
+from boxcrew.serve.listening import is_loopback
+from boxcrew.serve.settings import require_token
 
 
 class WatchConfig(Config):
@@ -23,16 +20,14 @@ class WatchConfig(Config):
     """Address to listen on; any but a loopback one needs a token."""
     port: int = Field(default=8001, ge=0, le=65535)
     """Port to listen on; 0 for any that is free."""
-    token: str | None = Field(default=None, repr=False)
+    token: str | None = None
     """Secret that the page asks for; BOXCREW_TOKEN in the environment if not given."""
 
     @model_validator(mode="after")
-    def _is_safe(self) -> WatchConfig:
-        if self.token is not None and (
-            len(self.token) < _LEAST_TOKEN or not set(self.token) <= _TOKEN_LETTERS
-        ):
-            raise UsageError(f"token=: must have at least {_LEAST_TOKEN} letters or digits, without spaces")
-        if self.token is None and not self.is_loopback:
+    def _can_be_shown(self) -> WatchConfig:
+        if self.token is not None:
+            require_token(self.token)
+        elif not is_loopback(self.host):
             raise UsageError(
                 f"host={self.host}: others can reach this address, so the page has to ask for a token",
                 advice="give token=SECRET, or set BOXCREW_TOKEN",
@@ -44,11 +39,3 @@ class WatchConfig(Config):
                     advice="give a run, such as runs/detect/train, or a folder of runs",
                 )
         return self
-
-    @property
-    def is_loopback(self) -> bool:
-        """Return whether only programs on this machine can reach the address."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"

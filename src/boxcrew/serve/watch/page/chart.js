@@ -126,7 +126,7 @@ function scale([low, high], from, to, log) {
   const of = log ? Math.log10 : (value) => value;
   const [a, b] = low === high ? [of(low) - 1, of(high) + 1] : [of(low), of(high)];
   return {
-    ticks: log ? logTicks(low, high) : ticks(a, b, Math.abs(to - from) > 260 ? 6 : 4),
+    ticks: log ? logTicks(low, high) : ticks(a, b, Math.abs(to - from) > 260 ? 6 : 5),
     of: (value) => from + ((of(value) - a) / (b - a)) * (to - from),
     back: (place) => a + ((place - from) / (to - from)) * (b - a),
   };

@@ -14,7 +14,7 @@ export function showHead(head, run, language) {
   const now = run.remaining ? Math.round(Date.now() / 60000) : 0;
   refresh(head, [language, run.name, run.state, run.reason, run.step, run.fraction, run.score, silent, run.part, now], () => [
     el("div", { class: "row" }, el("h2", {}, run.key), badge(run.state)),
-    run.fraction !== null || LIVE.has(run.state) ? bar(run) : null,
+    LIVE.has(run.state) || (run.fraction !== null && run.fraction < 1) ? bar(run) : null,
     el("p", { class: "facts" }, ...headFacts(run).map((text) => el("span", {}, text))),
     ...sentences(run, silent).map((text) => el("p", { class: "note" }, text)),
   ]);
