@@ -89,9 +89,7 @@ def served(
     """Run `boxcrew serve`, or another command, with these settings on a free port."""
     line = [sys.executable, "-m", "boxcrew", command, *map(str, words), "port=0"]
     environ = {**os.environ, **(environment or {})}
-    process = subprocess.Popen(
-        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ
-    )
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ)
     assert process.stdout is not None
     assert process.stderr is not None
     service = Served(process=process, url="")
