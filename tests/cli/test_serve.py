@@ -163,6 +163,6 @@ def test_a_child_that_fails_has_said_why() -> None:
 
 def test_loopback_needs_no_token() -> None:
     for host in ("127.0.0.1", "127.8.8.8", "::1", "localhost"):
-        assert ServeConfig.of({"run": "a", "host": host}).is_loopback
+        assert ServeConfig.of({"run": "a", "host": host}).token is None
     with pytest.raises(UsageError):
         ServeConfig.of({"run": "a", "host": "example.com"})
