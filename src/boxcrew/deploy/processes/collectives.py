@@ -15,7 +15,6 @@ import psutil
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.deploy.processes.environments import ProcessEnvironment
@@ -94,9 +93,7 @@ class DistributedGroup(ReplicaGroup):
 
     def __init__(self, env: ProcessEnvironment, *, num_servers: int = 0) -> None:
         self.rank = env.rank
-        store = connect_store(env)
-        self._store = PrefixStore(f"boxcrew/{env.attempt}", store)
-        self._members = join_members(self._store, env, num_servers)
+        self._store, self._members = join_members(connect_store(env), env, num_servers)
         num_servers = self._members[0].num_servers
         self.num_replicas = env.world_size - num_servers
         self.hosts = hosts_of(self._members[: self.num_replicas], self._members[self.num_replicas :])
@@ -115,7 +112,7 @@ class DistributedGroup(ReplicaGroup):
         self.messages = MessageChannel(self.waiting)
         self._num_broadcasts = 0
         # On a connection of its own: the first may be blocked by a broadcast that waits for the chief.
-        own_store, num = PrefixStore(f"boxcrew/{env.attempt}", store.clone()), self.num_replicas
+        own_store, num = self._store.clone(), self.num_replicas
         self._heartbeat = Heartbeat(own_store, env.rank, env.world_size, num_replicas=num, on_loss=self._end)
 
     def all_reduce(self, tensor: Tensor) -> None:

@@ -6,13 +6,14 @@ import json
 import os
 import socket
 import time
+import uuid
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 import psutil
 import torch.distributed as dist
-from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from boxcrew.core.errors import BoxcrewError, UsageError
 from boxcrew.deploy.processes.environments import LOCALHOST, ProcessEnvironment, process_name
@@ -20,6 +21,7 @@ from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.probe import probe_machine
 
 RENDEZVOUS = timedelta(minutes=5)  # for all processes to join
+_GENERATION, _CONFIRMED = "generation", "confirmed"  # keys of the store
 _LOOPBACK = {LOCALHOST, "localhost"}
 """Addresses by which no other host can mean this one; a host's own name may lead to it too."""
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
@@ -60,10 +62,18 @@ class Member(NamedTuple):
     machine: dict[str, Any]
     process: int
     created: float  # seconds since the epoch: process numbers are used again
+    word: str  # random: of the same process of an earlier generation it was another
 
 
-def join_members(store: PrefixStore, env: ProcessEnvironment, num_servers: int) -> list[Member]:
-    """Return all processes by rank, or raise a `BoxcrewError` that names those that have not joined."""
+def join_members(store: Store, env: ProcessEnvironment, num_servers: int) -> tuple[Store, list[Member]]:
+    """Return a store that only these processes use, and all of them by rank. Raise a `BoxcrewError` that
+    names those that have not joined.
+
+    The chief names the generation with a random word, and confirms who is in it. The store may still hold
+    what processes wrote that ended before a restart; and the number of restarts, which each host's launcher
+    counts for itself, is not the same on all.
+    """
+    store = PrefixStore(f"boxcrew/{env.job}", store)
     own = Member(
         num_servers=num_servers,
         host=socket.gethostname(),
@@ -71,20 +81,50 @@ def join_members(store: PrefixStore, env: ProcessEnvironment, num_servers: int) 
         machine=probe_machine().tree(),
         process=os.getpid(),
         created=psutil.Process().create_time(),
+        word=uuid.uuid4().hex,
     )
-    store.set(f"member/{env.rank}", json.dumps(own))
+    if env.rank == 0:
+        store.set(_GENERATION, own.word)
     end = time.monotonic() + RENDEZVOUS.total_seconds()
-    missing = list(range(env.world_size))
-    while missing := [rank for rank in missing if not store.check([f"member/{rank}"])]:
+    generation: str | None = None
+    while True:
+        if (current := _read(store, _GENERATION)) is not None and current != generation:
+            generation, place = current, PrefixStore(current, store)
+            place.set(f"member/{env.rank}", json.dumps(own))
+        if generation is not None and (members := _joined(place, env, own)):
+            return place, members
         if time.monotonic() > end:
-            names = ", ".join(process_name(rank, env.world_size - num_servers) for rank in missing)
-            seconds = RENDEZVOUS.total_seconds()
-            raise BoxcrewError(
-                f"{names} did not join the {env.world_size} processes within {seconds:.0f} s",
-                advice=f"check its own output, and whether it can reach {env.address}:{env.port}",
-            )
+            missing = _missing(place, env.world_size) if generation is not None else [0]
+            raise _not_joined(missing or [0], env, num_servers)
         time.sleep(0.05)
-    return [Member(*json.loads(store.get(f"member/{rank}"))) for rank in range(env.world_size)]
+
+
+def _joined(store: Store, env: ProcessEnvironment, own: Member) -> list[Member] | None:
+    """Return the processes that the chief has confirmed; None if it has not, or if this one is not among
+    them: then they are of an earlier generation.
+    """
+    if env.rank == 0 and not _missing(store, env.world_size):
+        joined = [json.loads(store.get(f"member/{rank}")) for rank in range(env.world_size)]
+        store.set(_CONFIRMED, json.dumps(joined))
+    members = [Member(*member) for member in json.loads(_read(store, _CONFIRMED) or "[]")]
+    return members if own.word in {member.word for member in members} else None
+
+
+def _missing(store: Store, world_size: int) -> list[int]:
+    return [rank for rank in range(world_size) if not store.check([f"member/{rank}"])]
+
+
+def _not_joined(missing: Sequence[int], env: ProcessEnvironment, num_servers: int) -> BoxcrewError:
+    names = ", ".join(process_name(rank, env.world_size - num_servers) for rank in missing)
+    return BoxcrewError(
+        f"{names} did not join the {env.world_size} processes within {RENDEZVOUS.total_seconds():.0f} s",
+        advice=f"check its own output, and whether it can reach {env.address}:{env.port}",
+    )
+
+
+def _read(store: Store, key: str) -> str | None:
+    """Return a text of the store; None if it is not there. It is not waited for."""
+    return store.get(key).decode() if store.check([key]) else None
 
 
 def hosts_of(replicas: Sequence[Member], servers: Sequence[Member]) -> list[Host]:

@@ -21,7 +21,7 @@ class ProcessEnvironment:
     address: str = LOCALHOST  # of the rendezvous
     port: int = 0
     hosted: bool = False  # whether the launcher runs the rendezvous store; else the chief does
-    attempt: str = "0"  # number of restarts of the job: what earlier attempts left in the store is ignored
+    job: str = ""  # its name, the same after a restart; jobs may share the launcher's store
 
 
 def read_variables(
@@ -47,7 +47,7 @@ def read_variables(
         address=environment.get("MASTER_ADDR", address),
         port=int(port) if port else _PORTS[zlib.crc32(job.encode()) % len(_PORTS)],
         hosted=environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
-        attempt=environment.get("TORCHELASTIC_RESTART_COUNT", "0"),
+        job=environment.get("TORCHELASTIC_RUN_ID", ""),
     )
 
 
