@@ -95,6 +95,27 @@ def test_a_wrong_value_is_named_with_its_full_key(words: tuple[str, ...], key: s
     assert "\n" not in text
 
 
+@pytest.mark.parametrize(
+    ("word", "start"),
+    [
+        ("out=s3://bucket/run", "out=s3://bucket/run: s3:// is not supported"),
+        ("data=gs://bucket/photos", "data.path=gs://bucket/photos: gs:// is not supported"),
+        ("plan=https://example.org/plan.json", "plan=https://example.org/plan.json: https:// is not"),
+        ("init={kind: resume, run: 'abfs://a/b'}", "init.run=abfs://a/b: abfs:// is not supported"),
+        ("init={kind: finetune, checkpoint: 'S3://a'}", "init.checkpoint=S3://a: S3:// is not supported"),
+    ],
+)
+def test_a_url_is_refused_where_a_path_belongs(word: str, start: str) -> None:
+    """As a path it would be a local directory named `s3:`."""
+    assert message(word).startswith(start)
+
+
+def test_a_url_that_has_become_a_path_is_refused_too() -> None:
+    with pytest.raises(UsageError, match="out=s3:/bucket/run: s3:// is not supported"):
+        RunConfig.of({"out": Path("s3://bucket/run")})
+    assert RunConfig.of({"out": Path("runs:1/a"), "steps": 1}).out == Path("runs:1/a")
+
+
 def test_all_that_a_union_takes_is_said() -> None:
     assert "'auto'" in message("deploy.threads=some")
     assert "'bf16'" in message("deploy.precision=fp99")

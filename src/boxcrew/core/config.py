@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, get_args
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
 from boxcrew.core.errors import UnknownSettingError, UsageError
@@ -23,6 +25,7 @@ from boxcrew.core.registry import suggest
 Tree = dict[str, Any]
 """Settings as nested dictionaries, not yet validated."""
 
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)  # a Path of a URL has one slash
 _SHORT = ""  # the key under which a tree keeps a value given to a group itself
 
 
@@ -85,9 +88,29 @@ class Config(BaseModel):
             if name not in cls.model_fields:
                 hint = suggest(str(name), list(cls.model_fields))
                 raise UnknownSettingError(cls.key(str(name)), hint)
+            if _is_path(cls.model_fields[name]):
+                refuse_url(cls.key(name), setting)
             if isinstance(setting, dict) and setting.keys() == {_SHORT}:  # perhaps not a group, but a map
                 settings[name] = setting[_SHORT]
         return settings
+
+
+class NamesFile:
+    """An annotation that marks a text as the name of a file or directory, as a `Path` is by its type."""
+
+
+def _is_path(field: FieldInfo) -> bool:
+    return Path in (field.annotation, *get_args(field.annotation)) or NamesFile in field.metadata
+
+
+def refuse_url(key: str, value: object) -> None:
+    """Raise `UsageError` for a URL, which as a path would be a local directory of a strange name."""
+    scheme = _SCHEME.match(str(value)) if isinstance(value, str | Path) else None
+    if scheme is not None:
+        raise UsageError(
+            f"{key}={value}: {scheme[1]}:// is not supported, only files and directories of this computer",
+            advice="give a path, such as one below which the storage is mounted",
+        )
 
 
 def _describe(error: ValidationError, group: str) -> str:

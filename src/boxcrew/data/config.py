@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from boxcrew.core.config import Config
+from boxcrew.core.config import Config, NamesFile
 from boxcrew.core.errors import UsageError
 
 Coordinates = Literal["pixels", "fractions", "percent"]
@@ -48,7 +48,7 @@ AS_THE_FORMAT_SAYS = BoxOptions()
 
 
 class _PathConfig(Config):
-    path: str
+    path: Annotated[str, NamesFile]
     """Directory or file of the data set, or the name of an embedded one."""
     format: str = "auto"
     """Format of the data, such as voc, coco, yolo, cvat, csv, folder or text; auto detects it."""
