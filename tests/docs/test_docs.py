@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ from boxcrew.data.examples.formats.embedded import ProductScenes
 from boxcrew.data.images.video import VideoFile
 from boxcrew.tasks import frechet_features
 from tests.helpers.once import MakeOnce
+from tests.helpers.served import Served, served
 from tests.helpers.tiny import TINY, TINY_NET, replaced
 
 ROOT = Path(__file__).parents[2]
@@ -132,6 +135,14 @@ def test_command(where: str, line: str, desk: Path, monkeypatch: pytest.MonkeyPa
             for target in words[1:]:
                 if "=" not in target:
                     assert re.search(rf"^{target}:", makefile, re.MULTILINE), (where, target)
+        case "boxcrew" if words[1] == "serve":
+            assert serve(words[2:], desk) == 0, where
+        case "curl":
+            with served_photos(desk) as service:
+                line = line.replace("http://127.0.0.1:8000", service.url)
+                subprocess.run(
+                    [*shlex.split(line), "--fail", "--silent"], check=True, stdout=subprocess.DEVNULL
+                )
         case "boxcrew":
             if "plan=mine.json" in words:  # which the page writes before
                 shutil.copy(desk / "runs" / "detect" / "train" / "plan.json", "mine.json")
@@ -147,7 +158,24 @@ def test_command(where: str, line: str, desk: Path, monkeypatch: pytest.MonkeyPa
             pytest.fail(f"{where}: a command that no test knows: {other}")
 
 
+def serve(words: list[str], desk: Path) -> int:
+    """Begin a service and end it. A run has its exported file already, so that it need not be made."""
+    run = desk / "runs" / "detect" / "train"
+    if f"run={run.relative_to(desk)}" in words:
+        (run / "export" / "model.samples").mkdir(parents=True)
+        shutil.copy(desk / "model.onnx", run / "export")
+    with served(*words) as service:
+        return service.end()
+
+
+def served_photos(desk: Path) -> AbstractContextManager[Served]:
+    """Serve the model that the documentation speaks of."""
+    return served(f"run={desk / 'model.onnx'}")
+
+
 @pytest.mark.parametrize(("where", "text"), list(blocks("python")), ids=lambda value: value[:40])
 def test_python(where: str, text: str, desk: Path) -> None:
-    exec(compile(text, where, "exec"), {})
+    with served_photos(desk) if "127.0.0.1:8000" in text else nullcontext() as service:
+        text = text.replace("http://127.0.0.1:8000", service.url if service else "")
+        exec(compile(text, where, "exec"), {})
     assert desk.is_dir()
