@@ -12,12 +12,14 @@ from boxcrew.core.errors import BoxcrewError
 from boxcrew.serve.edge import Edge, refusal_of
 from boxcrew.serve.page_files import page_response, read_page
 from boxcrew.serve.refusals import Kind, RefusedError, json_response
-from boxcrew.serve.routes import detect, health, models
+from boxcrew.serve.routes import detect, health, models, open_inference
 from boxcrew.serve.security import Guard
 from boxcrew.serve.service import Service
 
 ROUTES = (*detect.ROUTES, *models.ROUTES, *health.ROUTES)
-"""The routes for programs; those of the page are beside them."""
+"""The service's own routes for programs; those of the page are beside them."""
+PROTOCOLS = (*open_inference.ROUTES,)
+"""The routes of protocols that are described elsewhere."""
 
 _KINDS: dict[int, Kind] = {404: "not_found", 405: "method_not_allowed"}
 
@@ -26,7 +28,7 @@ def build_app(service: Service) -> Edge:
     """Return the application of a service."""
     config = service.config
     handlers = dict.fromkeys((RefusedError, BoxcrewError, HTTPException, Exception), _refuse)
-    app = Starlette(routes=[*ROUTES, *_page_routes()], exception_handlers=handlers)
+    app = Starlette(routes=[*ROUTES, *PROTOCOLS, *_page_routes()], exception_handlers=handlers)
     app.router.redirect_slashes = False
     app.state.service = service
     guard = Guard(token=config.token, host=config.host)

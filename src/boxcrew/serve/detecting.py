@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Detections
-from boxcrew.data.images.source_image import EncodedImage
+from boxcrew.data.images.source_image import SourceImage
 from boxcrew.runtime.predictor import DetectionPredictor
-from boxcrew.serve.photo import Photo
+from boxcrew.serve.photo import Openable
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -18,7 +18,7 @@ class Finding:
     """The detections in one photo."""
 
     name: str
-    image: EncodedImage
+    image: SourceImage
     extent: Extent  # (width, height) of the upright photo
     detections: Detections
     milliseconds: dict[str, float]  # by stage: decode, queue, network, post
@@ -26,7 +26,7 @@ class Finding:
 
 def find(
     predictor: DetectionPredictor,
-    photo: Photo,
+    photo: Openable,
     *,
     queue_seconds: float = 0.0,
     require_time: Callable[[], None] = lambda: None,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
+from boxcrew.core.types import Image
 from boxcrew.data.images.heic import HEAD_BYTES, is_heic
 from boxcrew.data.images.reading import has_more_frames
-from boxcrew.data.images.source_image import EncodedImage
+from boxcrew.data.images.source_image import DecodedImage, EncodedImage, SourceImage
 from boxcrew.serve.refusals import RefusedError
 
 MAX_PIXELS = 50_000_000
@@ -14,6 +16,19 @@ MAX_PIXELS = 50_000_000
 
 _MOST_SCANS = 100  # of a progressive JPEG: ordinary ones have about ten, and each is a pass over all pixels
 _KNOWN = "send JPEG, PNG, WebP, AVIF, HEIC, BMP, or a GIF or TIFF with one image"
+
+
+class Openable(Protocol):
+    """A photo with a name, in whatever form it has come."""
+
+    @property
+    def name(self) -> str:
+        """The name that the client has for it."""
+        ...
+
+    def open(self) -> SourceImage:
+        """Return the photo, ready to be decoded."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,6 +64,18 @@ class Photo:
             message = f"{self.name}: a JPEG of more than {_MOST_SCANS} scans"
             raise RefusedError(413, "too_large", message, advice="save it as an ordinary JPEG")
         return image
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PixelPhoto:
+    """A photo that has come as pixels."""
+
+    name: str
+    pixels: Image
+
+    def open(self) -> DecodedImage:
+        """Return the photo; nothing has to be decoded."""
+        return DecodedImage(self.pixels, name=self.name)
 
 
 def _is_known(head: bytes) -> bool:

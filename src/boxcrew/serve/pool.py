@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from boxcrew.serve.admission import Admission, Deadline, late
 from boxcrew.serve.detecting import Finding, find
 from boxcrew.serve.models import Model
-from boxcrew.serve.photo import Photo
+from boxcrew.serve.photo import Openable
 from boxcrew.serve.uploads import client_gone
 
 _T = TypeVar("_T")
@@ -29,7 +29,7 @@ class Pool:
         self._threads = ThreadPoolExecutor(admission.workers, thread_name_prefix="photo")
 
     async def find(
-        self, model: Model, photos: Sequence[Photo], deadline: Deadline, gone: Awaitable[None]
+        self, model: Model, photos: Sequence[Openable], deadline: Deadline, gone: Awaitable[None]
     ) -> list[Finding]:
         """Detect objects in photos, all before the deadline. `gone` returns when the client waits no more."""
         works = [partial(self._find, model, photo, deadline, time.perf_counter()) for photo in photos]
@@ -76,7 +76,7 @@ class Pool:
         return future
 
     @staticmethod
-    def _find(model: Model, photo: Photo, deadline: Deadline, submitted: float) -> Finding:
+    def _find(model: Model, photo: Openable, deadline: Deadline, submitted: float) -> Finding:
         waited = time.perf_counter() - submitted
         finding = find(model.predictor, photo, queue_seconds=waited, require_time=deadline.require)
         model.times.add({name: ms for name, ms in finding.milliseconds.items() if name != "queue"})

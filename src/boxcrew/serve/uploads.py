@@ -28,10 +28,7 @@ _USAGE = "send the bytes of a photo with Content-Type: image/jpeg, or files as m
 async def read_photos(request: Request, held: Held, deadline: Deadline) -> list[Photo]:
     """Return the photos of a request: its body, or the files of a form."""
     kind, options = parse_options_header(request.headers.get("content-type"))
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
-    if encoding != "identity":
-        message = f"Content-Encoding: {_printable(encoding)} is not read"
-        raise RefusedError(415, "unsupported", message, advice="send the photo as it is")
+    _require_plain(request)
     chunks = _chunks(request, held)
     try:
         async with asyncio.timeout(deadline.remaining()):
@@ -40,11 +37,31 @@ async def read_photos(request: Request, held: Held, deadline: Deadline) -> list[
             if kind.startswith(b"image/") or kind in {b"application/octet-stream", b""}:
                 return [Photo(name="image", data=b"".join([chunk async for chunk in chunks]))]
     except TimeoutError:
-        raise RefusedError(
-            408, "slow_upload", "the photo did not arrive in time", advice="send a smaller photo"
-        ) from None
+        raise _slow() from None
     message = f"Content-Type: {_printable(kind.decode('latin-1'))} is not a photo"
     raise RefusedError(415, "unsupported", message, advice=_USAGE)
+
+
+async def read_body(request: Request, held: Held, deadline: Deadline) -> bytes:
+    """Return the whole body of a request."""
+    _require_plain(request)
+    try:
+        async with asyncio.timeout(deadline.remaining()):
+            return b"".join([chunk async for chunk in _chunks(request, held)])
+    except TimeoutError:
+        raise _slow() from None
+
+
+def _require_plain(request: Request) -> None:
+    """Refuse a compressed body, which could become any size."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        message = f"Content-Encoding: {_printable(encoding)} is not read"
+        raise RefusedError(415, "unsupported", message, advice="send the photo as it is")
+
+
+def _slow() -> RefusedError:
+    return RefusedError(408, "slow_upload", "the photo did not arrive in time", advice="send a smaller photo")
 
 
 def too_large() -> RefusedError:

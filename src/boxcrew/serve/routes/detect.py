@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from boxcrew.core.registry import suggest
+from boxcrew.serve.accepted import client_left, find_photos
 from boxcrew.serve.answers import detections_coco, detections_json, drawn
 from boxcrew.serve.refusals import RefusedError, json_response
 from boxcrew.serve.service import request_id_of, service_of
@@ -30,31 +31,21 @@ async def detect(request: Request) -> Response:
     parameters = _parameters(request)
     score, form = _score(parameters.get("score")), _format(parameters.get("format", "json"))
     model = service.models.get(parameters.get("model"))
-    state = request.scope["state"]
-    state["model"] = model.name
+    request.scope["state"]["model"] = model.name
     with service.admission.request() as held:
         photos = await read_photos(request, held, deadline)
-        state["photos"] = len(photos)
         if form == "image" and len(photos) != 1:
             raise RefusedError(
                 400, "bad_request", "format=image takes one photo", advice="send one at a time"
             )
-        findings = await service.pool.find(model, photos, deadline, _gone(request))
-        for finding in findings:
-            service.metrics.photo(finding.milliseconds)
+        findings = await find_photos(request, model, photos, deadline)
         if form == "image":
             draw = partial(drawn, model, findings[0], score)
-            (picture,) = await service.pool.compute([draw], deadline, _gone(request))
+            (picture,) = await service.pool.compute([draw], deadline, client_left(request))
             return Response(picture, media_type="image/jpeg")
         if form == "coco":
             return json_response(detections_coco(findings, score))
         return json_response(detections_json(request_id_of(request), model, findings, score))
-
-
-async def _gone(request: Request) -> None:
-    """Return when the client has closed the connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def _parameters(request: Request) -> dict[str, str]:
