@@ -194,6 +194,34 @@ HELP = {
       boxcrew compare data=photos detectors=starter,yolo epochs=5
       boxcrew compare runs=runs/detect/train,runs/detect/train-2
     """,
+    "tune": """Search for better settings, within the time you have.
+
+    Usage:
+      boxcrew tune [RECIPE] data=PATH time=2h [search=SPACE] [key=value ...]
+      boxcrew tune report study=DIR
+      boxcrew tune resume study=DIR
+
+    Trains the recipe's settings and many variants of them; bad ones are stopped
+    early, and the best is trained to the end. All settings of 'boxcrew train' are
+    for every trial. A study that was stopped goes on with 'resume'.
+
+    Settings:
+      time=2h              of the whole study; or trials=30
+      search=default       what varies; or optimizer, augmentation, all
+      search.KEY=A,B,C     the values of a setting, or its range: LOW..HIGH,
+                           LOW..HIGH:log, LOW..HIGH:STEP
+      steps=1000           length of a trial; or epochs=; default: the recipe's
+      sampler=auto         or tpe, cma, random, grid
+      pruner=auto          or halving, hyperband, median, none
+      workers=1            trials at once
+      storage=URL          keep Optuna's storage elsewhere: sqlite:///study.db
+      out=DIR              directory of the study; default: a new one
+
+    Examples:
+      boxcrew tune data=photos time=2h
+      boxcrew tune data=photos trials=20 search.optim.rate=1e-4..1e-2:log
+      boxcrew train recipe=study=runs/tune/study:best data=photos
+    """,
     "proposals": """Propose regions of images, and say how many objects they cover.
 
     Usage:

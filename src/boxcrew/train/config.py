@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
-from boxcrew.core.config import ChosenBy, Config, Names, Tree, merge, put
+from boxcrew.core.config import ChosenBy, Config, Names, Tree, commas, merge, put
 from boxcrew.core.errors import UnknownSettingError, UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.core.units import parse_duration
@@ -37,6 +37,7 @@ def _duration(value: object) -> object:
 
 
 Duration = Annotated[float, BeforeValidator(_duration), Field(gt=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class SaverConfig(Config):
@@ -65,6 +66,8 @@ class EvaluationConfig(Config):
 
     every_epochs: float | None = Field(default=None, gt=0)
     """Epochs between evaluations; none: five times in the run, in at most a tenth of a limited time."""
+    at: Annotated[tuple[Share, ...], commas] = ()
+    """Fractions of the run at which to evaluate, instead of every so many epochs; the end is always one."""
     batch: int = Field(default=16, ge=1)
     """Samples that are evaluated at once."""
     metric: str = "auto"
@@ -138,6 +141,10 @@ class RunConfig(Config):
                 raise UsageError(f"unfreeze: {fraction}: not a fraction of the run between 0 and 1")
         if self.steps is None and self.epochs is None and self.time is None:
             raise UsageError("the run has no end", advice="set steps=, epochs= or time=")
+        if self.evaluation.at and self.evaluation.every_epochs:
+            raise UsageError(
+                "evaluation.at and evaluation.every_epochs: two schedules of evaluations", advice="give one"
+            )
         metric, known = self.evaluation.metric, list(self.task.metrics)
         if metric not in {"auto", *known}:
             raise UsageError(f"evaluation.metric={metric}: not measured; {suggest(metric, known)}")

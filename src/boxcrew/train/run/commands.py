@@ -18,9 +18,11 @@ from boxcrew.train.run.status import announce, unnoticed_end
 from boxcrew.train.run.stored_settings import resumed_settings
 
 
-def train(config: RunConfig, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
+def train(
+    config: RunConfig, screen: Screen, group: ReplicaGroup | None = None, *, pause_at: int | None = None
+) -> Outcome:
     """Train a new run, or continue from the newest checkpoint in its directory. This process is the chief of
-    `group`, or alone.
+    `group`, or alone. A run without stages pauses after step `pause_at`.
     """
     config = config.with_absolute_path()
     default = Path(config.task.folder) / (config.name or "train")
@@ -37,7 +39,7 @@ def train(config: RunConfig, screen: Screen, group: ReplicaGroup | None = None) 
             raise UsageError(
                 f"out={folder}: a run with stages", advice="give a directory that does not exist yet"
             )
-        return prepare(config, folder, screen, group or ReplicaGroup()).run()
+        return prepare(config, folder, screen, group or ReplicaGroup(), pause_at=pause_at).run()
 
 
 def resume(folder: Path, changes: Tree, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:

@@ -12,6 +12,7 @@ from boxcrew.train.loop.hooks.ema import Ema
 from boxcrew.train.loop.hooks.evaluation import BestWeights, EvalRunner, EvaluationHook
 from boxcrew.train.loop.hooks.images import ImageSummaries
 from boxcrew.train.loop.hooks.mixing import LastUnmixed
+from boxcrew.train.loop.hooks.pause import Pause
 from boxcrew.train.loop.hooks.progress import ProgressReport, SkippedReport
 from boxcrew.train.loop.hooks.saver import Saver
 from boxcrew.train.loop.hooks.stop import GRACE, StopOnSignal
@@ -38,6 +39,7 @@ class RunHooks:
     images: ImageSummaries
     watch: Watch
     evaluation: EvaluationHook
+    pause: Pause
     saver: Saver
     stop: StopOnSignal
     skipped: SkippedReport
@@ -85,6 +87,7 @@ class RunHooks:
             images=images,
             watch=watch,
             evaluation=evaluation,
+            pause=Pause(setup.pause_at),
             saver=Saver(
                 folder / "checkpoints",
                 config.saver,
@@ -111,6 +114,7 @@ class RunHooks:
             self.images,
             self.watch,
             self.evaluation,
+            self.pause,
             self.saver,
             self.stop,
             self.skipped,

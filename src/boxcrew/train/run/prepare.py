@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,17 @@ from boxcrew.train.run.stored_settings import Changes, changes_since
 
 
 def prepare(
-    config: RunConfig, folder: Path, screen: Screen, group: ReplicaGroup, *, is_last: bool = True
+    config: RunConfig,
+    folder: Path,
+    screen: Screen,
+    group: ReplicaGroup,
+    *,
+    is_last: bool = True,
+    pause_at: int | None = None,
 ) -> Session:
     """Return a session that is ready to run in `folder`, with its data, task, plan and start decided.
 
-    `is_last` says whether the group has no other session after it.
+    `is_last` says whether the group has no other session after it. The run pauses after step `pause_at`.
     """
     resumed, config, changes = _resumed(config, folder, screen)
     machine = probe_machine()
@@ -55,6 +62,7 @@ def prepare(
     planner, plan = plan_before_trial(config, machine, task_data, task, hosts=hosts)
     require_replicas(plan, group.num_replicas)
     setup = RunSetup.of(config, plan, task_data, task=task, folder=folder, screen=screen)
+    setup = replace(setup, pause_at=pause_at)
     init = _initialize(config, task, resumed, screen)
     if resumed is None:
         advice = _advice(setup)

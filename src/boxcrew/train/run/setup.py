@@ -35,6 +35,7 @@ class RunSetup:
     freeze: Freeze
     limits: RunLimits
     screen: Screen
+    pause_at: int | None = None  # the step after which the run saves its state and ends for now
 
     @classmethod
     def of(

@@ -25,6 +25,7 @@ from boxcrew.train.loop.checkpoint import list_checkpoints
 from boxcrew.train.loop.guard import Guard, GuardConfig
 from boxcrew.train.loop.hooks import progress
 from boxcrew.train.loop.hooks.evaluation import BestWeights, EvalRunner, EvaluationHook
+from boxcrew.train.loop.hooks.pause import Pause
 from boxcrew.train.loop.hooks.progress import ProgressReport
 from boxcrew.train.loop.hooks.saver import Saver
 from boxcrew.train.loop.hooks.stop import StopOnSignal
@@ -173,6 +174,21 @@ def test_every_so_many_epochs(make_trainer: MakeTrainer, tmp_path: Path) -> None
     hook = evaluation_hook(tmp_path, results, [0.9], every_epochs=1.5)
     make_trainer(Falling(), [hook], steps=8, steps_per_epoch=2.0).fit(batches)
     assert [step for step, _ in results.steps] == [3, 6, 8]
+
+
+def test_at_fractions_of_the_run_and_paused_after_one(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    results, saver = Results(), Saver(tmp_path / "checkpoints", SaverConfig(every_steps=5), warn=nowhere)
+    hook = evaluation_hook(tmp_path, results, [0.9], at=(3 / 27, 9 / 27))
+    trainer = make_trainer(Falling(), [hook, Pause(9), saver], steps=27)
+    trainer.fit(batches)
+    saver.close()
+    assert [step for step, _ in results.steps] == [3, 9]
+    assert (trainer.step, trainer.interrupted) == (9, True)
+    assert list_checkpoints(tmp_path / "checkpoints")[-1].name == "00000009"
+    again = make_trainer(Falling(), [Pause(9)], steps=27)
+    again.step = 9
+    again.fit(batches)  # it has no step to do
+    assert again.step == 9
 
 
 def test_on_a_tie_the_later_evaluation_is_the_best(make_trainer: MakeTrainer, tmp_path: Path) -> None:

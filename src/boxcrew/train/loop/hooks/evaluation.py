@@ -18,6 +18,7 @@ from boxcrew.tasks.data import EvalData, EvalOptions, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import Checkpoint
 from boxcrew.train.loop.hooks.ema import Ema
+from boxcrew.train.loop.schedule import Progress
 from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
 from boxcrew.train.output.best_effort import BestEffort
 from boxcrew.train.output.metrics import MetricsWriter
@@ -143,17 +144,25 @@ class EvaluationHook(Hook):
         self._state = loaded
 
     def _evaluate_if_due(self, trainer: Trainer) -> None:
-        progress, every = trainer.progress, self.config.evaluation.every_epochs
-        count = math.floor((progress.epoch / every if every else progress.fraction * TIMES) + 1e-9)
+        progress, count = trainer.progress, self._num_due(trainer.progress)
         is_over = progress.fraction >= 1 and self._state.step != trainer.step
         if is_over or (count > self._state.count and not self._is_too_early(trainer)):
             self._evaluate(trainer, count=count)
         elif count > self._state.count:
             self._state = replace(self._state, count=count)
 
+    def _num_due(self, progress: Progress) -> int:
+        """Return how many evaluations are due by now."""
+        config = self.config.evaluation
+        if config.at:
+            return sum(progress.fraction >= fraction for fraction in config.at)
+        passed = progress.epoch / config.every_epochs if config.every_epochs else progress.fraction * TIMES
+        return math.floor(passed + 1e-9)
+
     def _is_too_early(self, trainer: Trainer) -> bool:
         """Return whether evaluations would take too much of a limited time that is meant for learning."""
-        if self.config.evaluation.every_epochs or not _has_time_limit(trainer):
+        config = self.config.evaluation
+        if config.every_epochs or config.at or not _has_time_limit(trainer):
             return False
         return TIME_FRACTION * (trainer.elapsed - self._state.elapsed) < self._state.seconds
 

@@ -1,0 +1,212 @@
+"""The start of a study: everything that its trials share is decided here, and stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from boxcrew.api import run_config
+from boxcrew.core.config import Tree, merge
+from boxcrew.core.errors import DataError, UsageError
+from boxcrew.core.units import counted, format_duration
+from boxcrew.core.version import VERSION
+from boxcrew.hardware.machine import Machine
+from boxcrew.hardware.probe import probe_machine
+from boxcrew.plan.plan import Plan
+from boxcrew.tasks.base import Task
+from boxcrew.tasks.data import TaskData
+from boxcrew.train.config import RunConfig
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.planning.propose import can_run_trial, plan_after_trial, plan_before_trial
+from boxcrew.train.run.data import open_task
+from boxcrew.tune.choose import choose_space
+from boxcrew.tune.record import ETA, Pruner, Sampler, StudyRecord
+from boxcrew.tune.sampling import STARTUP, grid, require_optuna
+from boxcrew.tune.settings import TuneConfig
+
+WORTH_MEASURING = 600.0
+"""Seconds of a study from which on a few steps are measured before it."""
+WORTH_PAUSING = 20.0
+"""Seconds of a training from which on it is worth stopping it early: each part begins with some seconds of
+preparation."""
+LEAST_TRAININGS = 6
+"""Trainings of full length for which a study should have time; else trials are shorter than the recipe."""
+_RUNGS = 3
+
+QUIET: Tree = {
+    "summaries": {"tensorboard": False, "histograms": False, "images": 0},
+    "saver": {"keep": 1},
+    "trial": False,
+}
+"""Settings of trials that what they learn does not depend on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """The size of a study: steps of a trial, what one takes, and how many trainings there is time for."""
+
+    steps: int
+    step_seconds: float | None
+    trainings: float | None  # of that length; None: not known, or not limited
+
+
+def prepare_study(config: TuneConfig, screen: Screen) -> StudyRecord:
+    """Return the record of a new study. Nothing is written."""
+    words = dict(config.settings)
+    given = _given(config, words)
+    opened, task_data, task = open_task(given, Screen())
+    screen.info(f"data: {given.data.path} {task_data.headline()}")
+    if (reason := task_data.unmeasured(given.metric)) is not None:
+        raise DataError(
+            f"{given.data.path}: {reason}: {given.metric} cannot be measured, so nothing can be compared"
+        )
+    space = choose_space(config.search, given, task_data)
+    plan = _plan(opened, task_data, task, config, screen)
+    cost = _cost(
+        config, given, plan, task_data.num_train, is_length_given=bool({"steps", "epochs"} & words.keys())
+    )
+    pruner = _pruner(config, cost)
+    sampler = _sampler(config, cost, pruner)
+    require_optuna(sampler)
+    study = StudyRecord(
+        base=_base(given, plan, words, steps=cost.steps).tree(),
+        given=given.tree(),
+        space=space,
+        sampler=sampler,
+        pruner=pruner,
+        metric=given.metric,
+        higher_is_better=given.task.metrics[given.metric],
+        rungs=_rungs(cost.steps) if pruner != "none" else (cost.steps,),
+        seed=given.seed,
+        workers=config.workers,
+        trials=config.trials,
+        time=config.time,
+        storage=config.storage,
+        data_digest=task_data.digest(),
+        step_seconds=cost.step_seconds,
+        versions={"boxcrew": VERSION, **{name: version(name) for name in ("torch", "optuna")}},
+    )
+    if sampler == "grid":
+        study = study.model_copy(update={"trials": min(len(grid(study)) + 1, config.trials or 1 << 30)})
+    _describe(study, cost, screen)
+    return study
+
+
+def require_same_data(study: StudyRecord) -> None:
+    """Raise `UsageError` if the data is not what the study was begun with: its results would not compare."""
+    config = RunConfig.of(study.given)
+    _, task_data, _ = open_task(config, Screen())
+    if task_data.digest() != study.data_digest:
+        raise UsageError(
+            f"{config.data.path}: has changed since this study began",
+            advice="bring the data back as it was, or begin a new study with another out=",
+        )
+
+
+def _given(config: TuneConfig, words: dict[str, Any]) -> RunConfig:
+    """Return the settings of the recipe with those of the user, in one process on this machine."""
+    given = run_config(config.recipe, words).with_absolute_path()
+    if given.task.stages():
+        raise UsageError(
+            f"{config.recipe}: is trained in stages, which a search cannot compare",
+            advice="search for a detector without stages, such as starter or faster_rcnn_mobile",
+        )
+    if given.deploy.replicas not in {1, "auto"} or given.plan is not None:
+        raise UsageError(
+            "deploy.replicas=, plan=: a trial is trained in one process", advice="give workers=N"
+        )
+    if given.steps is None and given.epochs is None:
+        raise UsageError("trials need a length in steps", advice="give epochs= or steps= for a trial")
+    return given.changed({"deploy": {"replicas": 1}, "out": None, "name": None})
+
+
+def _plan(opened: RunConfig, task_data: TaskData, task: Task, config: TuneConfig, screen: Screen) -> Plan:
+    """Return the plan of a trial on its share of the machine."""
+    machine = _share(probe_machine(), config.workers)
+    planner, plan = plan_before_trial(opened, machine, task_data, task)
+    if config.time is not None and config.time >= WORTH_MEASURING and can_run_trial(opened, plan):
+        _, plan = plan_after_trial(planner, plan, task_data, screen)
+    return plan
+
+
+def _share(machine: Machine, workers: int) -> Machine:
+    """Return the part of a machine that one of several trials has at once."""
+    parts = {"cores": max(1.0, machine.cores // workers), "memory_bytes": machine.memory_bytes // workers}
+    devices = [
+        device.model_copy(update={"memory_bytes": device.memory_bytes // workers})
+        for device in machine.devices
+    ]
+    return machine.model_copy(update={**parts, "devices": tuple(devices)}) if workers > 1 else machine
+
+
+def _cost(
+    config: TuneConfig, given: RunConfig, plan: Plan, num_samples: int, *, is_length_given: bool
+) -> Cost:
+    """Return the length of trials: that of the recipe, or less if the time is not enough for a search."""
+    seconds = None if plan.predicted is None else plan.predicted.step.likely
+    steps = given.limits(num_samples=num_samples, batch=plan.batch).steps
+    if config.time is None or seconds is None:
+        return Cost(steps=steps, step_seconds=seconds, trainings=None)
+    available = config.time * config.workers / seconds
+    if not is_length_given:
+        steps = max(1, min(steps, int(available / LEAST_TRAININGS)))
+    return Cost(steps=steps, step_seconds=seconds, trainings=available / steps)
+
+
+def _pruner(config: TuneConfig, cost: Cost) -> Pruner:
+    if config.pruner != "auto":
+        return config.pruner
+    if config.sampler in {"grid", "cma"}:  # which want all results, and of the same length
+        return "none"
+    return "none" if cost.steps * (cost.step_seconds or 0.0) < WORTH_PAUSING else "halving"
+
+
+def _sampler(config: TuneConfig, cost: Cost, pruner: Pruner) -> Sampler:
+    if config.sampler != "auto":
+        return config.sampler
+    # Of ETA trials at a rung one goes on: a trial takes about a quarter of a full training.
+    share = 1.0 if pruner == "none" else 0.26
+    expected = [float(config.trials)] if config.trials is not None else []
+    expected += [cost.trainings / share] if cost.trainings is not None else []
+    return "random" if min(expected, default=0.0) <= STARTUP else "tpe"
+
+
+def _rungs(steps: int) -> tuple[int, ...]:
+    """Return the steps after which trials are compared: a ninth, a third and all of the length."""
+    rungs = {max(1, round(steps / ETA**power)) for power in range(_RUNGS)}
+    return tuple(sorted(rungs))
+
+
+def _base(given: RunConfig, plan: Plan, words: dict[str, Any], *, steps: int) -> RunConfig:
+    """Return the settings of trial 0, with all that decides its numbers to the last bit."""
+    fixed: Tree = {
+        **QUIET,
+        "time": None,
+        "epochs": None,
+        "steps": steps,
+        "deploy": {
+            "memory_format": plan.memory_format,
+            "threads": plan.threads,
+            "accumulation": plan.accumulation,
+            "recompute": plan.recompute,
+            "precision": plan.precision,
+        },
+        "loader": {"workers": plan.loader_workers},
+        "evaluation": {"patience": None},
+    }
+    own = {name: words[name] for name in ("summaries", "saver") if isinstance(words.get(name), dict)}
+    return given.changed(merge(fixed, own, choices={}))
+
+
+def _describe(study: StudyRecord, cost: Cost, screen: Screen) -> None:
+    for dimension in study.space.dimensions:
+        screen.info(f"search: {dimension.target}: {dimension}")
+    seconds = f", about {format_duration(cost.steps * cost.step_seconds)}" if cost.step_seconds else ""
+    rungs = ", ".join(map(str, study.rungs[:-1]))
+    compared = f"; compared after {rungs} steps, and one of {ETA} goes on" if rungs else ""
+    screen.info(f"a trial: {counted(study.rungs[-1], 'step')}{seconds}{compared}")
+    limits = [format_duration(study.time)] if study.time is not None else []
+    limits += [counted(study.trials, "trial")] if study.trials is not None else []
+    at_once = f", {study.workers} at once" if study.workers > 1 else ""
+    screen.info(f"study: {study.sampler} and {study.pruner}, for {' or '.join(limits)}{at_once}")

@@ -1,0 +1,77 @@
+"""The record of a study: all that is decided at its start, in `study.json`. It never changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from boxcrew.core.config import Config
+from boxcrew.core.errors import UsageError
+from boxcrew.core.files import write_json
+from boxcrew.train.config import RunConfig
+from boxcrew.tune.space import Space, with_settings
+
+STUDY, TRIALS, REPEATS = "study.json", "trials", "repeats"
+
+Sampler = Literal["tpe", "cma", "random", "grid"]
+Pruner = Literal["halving", "hyperband", "median", "none"]
+
+ETA = 3
+"""One of so many trials goes on from a rung to the next, which is so many times as long."""
+
+
+class StudyRecord(Config):
+    """A study as it was begun."""
+
+    format: Literal[1] = 1
+    base: dict[str, Any]  # the settings of trial 0, with the length and the plan that all trials share
+    given: dict[str, Any]  # the settings of the recipe with those of the user
+    space: Space
+    sampler: Sampler
+    pruner: Pruner
+    metric: str
+    higher_is_better: bool
+    rungs: tuple[int, ...] = Field(
+        min_length=1
+    )  # steps at which trials are compared; the last is the full length
+    seed: int
+    workers: int
+    trials: int | None  # the most there may be
+    time: float | None  # seconds that the study may take
+    storage: str | None  # of Optuna; None: a journal in the directory of the study
+    data_digest: str
+    step_seconds: float | None  # of the recipe, as planned
+    versions: dict[str, str]
+
+    @property
+    def base_config(self) -> RunConfig:
+        return RunConfig.of(self.base)
+
+    def config(self, settings: dict[str, Any], rungs: tuple[int, ...], folder: Path) -> RunConfig:
+        """Return the settings of a trial in `folder` that is compared after `rungs` steps."""
+        config = with_settings(self.base_config, settings)
+        length: dict[str, Any] = {"steps": rungs[-1], "out": str(folder)}
+        if len(rungs) > 1:
+            length["evaluation"] = {"at": [step / rungs[-1] for step in rungs], "every_epochs": None}
+            length["saver"] = {"every_steps": rungs[0]}
+        return config.changed(length)
+
+    def rungs_for(self, cost: float) -> tuple[int, ...]:
+        """Return the rungs of a trial whose steps take `cost` times those of the recipe: equal seconds."""
+        least = range(1, len(self.rungs) + 1)
+        return tuple(max(i, round(step / cost)) for i, step in zip(least, self.rungs, strict=True))
+
+    def write(self, folder: Path) -> None:
+        write_json(folder / STUDY, self.tree())
+
+
+def read_study(folder: Path) -> StudyRecord:
+    """Read the record of the study in a directory; `UsageError` if there is none."""
+    if not (folder / STUDY).is_file():
+        raise UsageError(
+            f"study={folder}: not a study: it has no {STUDY}",
+            advice="give the directory that 'boxcrew tune' named, such as runs/tune/study",
+        )
+    return StudyRecord.read(folder / STUDY, setting="study")

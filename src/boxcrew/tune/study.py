@@ -1,0 +1,68 @@
+"""A study as commands use it: begun, continued, and brought to its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from boxcrew.core.errors import UsageError
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.directory import choose_folder
+from boxcrew.train.run.lock import LOCK, locked
+from boxcrew.tune.finish import finish
+from boxcrew.tune.ledger import Ledger
+from boxcrew.tune.prepare import prepare_study, require_same_data
+from boxcrew.tune.record import STUDY, StudyRecord, read_study
+from boxcrew.tune.report import write_report
+from boxcrew.tune.runner import Interrupted, Runner
+from boxcrew.tune.settings import TuneConfig
+from boxcrew.tune.worker import preload
+
+
+def tune(config: TuneConfig, screen: Screen) -> dict[str, Any]:
+    """Search for better settings, and return the report."""
+    folder = _new_folder(config)
+    with locked(folder, screen.info):
+        preload()
+        study = prepare_study(config, screen)
+        study.write(folder)
+        return _run(study, folder, screen)
+
+
+def resume_study(folder: Path, screen: Screen) -> dict[str, Any]:
+    """Continue a study that was stopped or killed, as if it had not been, and return the report."""
+    study = read_study(folder)
+    with locked(folder, screen.info):
+        preload()
+        require_same_data(study)
+        return _run(study, folder, screen)
+
+
+def read_state(folder: Path) -> tuple[StudyRecord, Ledger]:
+    """Return the record of a study and all that has happened in it."""
+    return read_study(folder), Ledger.read(folder)
+
+
+def _run(study: StudyRecord, folder: Path, screen: Screen) -> dict[str, Any]:
+    ledger = Ledger.read(folder)
+    runner = Runner(study=study, folder=folder.resolve(), ledger=ledger, screen=screen)
+    screen.info(f"study: {folder}")
+    try:
+        with runner.running():
+            runner.search()
+            finish(runner)
+    except Interrupted:
+        raise Interrupted(folder) from None
+    return write_report(study, folder, ledger, screen)
+
+
+def _new_folder(config: TuneConfig) -> Path:
+    """Return the directory of a new study, which holds nothing yet."""
+    folder = choose_folder(config.out, Path("tune") / config.name) if config.out is None else config.out
+    if (folder / STUDY).is_file():
+        raise UsageError(
+            f"out={folder}: a study that has begun", advice=f"boxcrew tune resume study={folder}"
+        )
+    if folder.is_file() or (folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())):
+        raise UsageError(f"out={folder}: not empty", advice="give a directory that does not exist yet")
+    return folder

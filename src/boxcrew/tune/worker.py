@@ -1,0 +1,160 @@
+"""One training of a study in a process of its own: a trial up to a rung, or to its end.
+
+The run directory is the truth: whether a rung is reached, and with what value, is read from it. So a process
+may be killed at any time, and is started again.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from boxcrew.core.config import Tree
+from boxcrew.core.errors import BoxcrewError, ModelError
+from boxcrew.train.config import RunConfig
+from boxcrew.train.loop.checkpoint import list_checkpoints, read_run
+from boxcrew.train.output.metrics import read_rows
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run import train
+from boxcrew.train.run.directory import read_record
+from boxcrew.train.run.lock import locked, owner_of
+
+_PATIENCE = 30.0  # seconds in which a killed process has surely ended
+
+_context = multiprocessing.get_context("forkserver")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """A training to do: settings with a directory, and the step to pause after; None trains to the end."""
+
+    config: Tree
+    pause_at: int | None
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.config["out"])
+
+    def is_done(self) -> bool:
+        """Return whether the run has got so far."""
+        if _is_finished(self.folder):
+            return True
+        return self.pause_at is not None and newest_step(self.folder) >= self.pause_at
+
+    def value(self, metric: str, *, higher_is_better: bool) -> float | None:
+        """Return the best value of the metric so far; None if it was not measured."""
+        end = self.config["steps"] if self.pause_at is None else self.pause_at
+        rows = read_rows(self.folder / "metrics.jsonl")
+        values = [row[metric] for row in rows if metric in row and "rate" not in row and row["step"] <= end]
+        return (max if higher_is_better else min)(values, default=None)
+
+
+class Worker:
+    """A process that does some work. It ends with this one, however that happens."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self._reply, theirs = _context.Pipe(duplex=False)
+        self._process: BaseProcess = _context.Process(target=_do, args=(work, theirs))
+        self._process.start()
+        theirs.close()
+
+    @property
+    def sentinel(self) -> int:
+        return self._process.sentinel
+
+    def stop(self) -> None:
+        """Let it finish its step, save and end."""
+        if self._process.pid is not None and self._process.exitcode is None:
+            os.kill(self._process.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def failure(self) -> str | None:
+        """Return why the work failed, after the end of the process; None if it did not, or was cut off."""
+        self._process.join()
+        try:
+            reply: str | None = self._reply.recv() if self._reply.poll() else None
+        except EOFError:
+            reply = None
+        self._reply.close()
+        return reply
+
+    def was_killed(self) -> bool:
+        return (self._process.exitcode or 0) < 0
+
+
+def preload() -> None:
+    """Start the process that those of all trainings are forked from. It imports everything meanwhile."""
+    _context.set_forkserver_preload(["boxcrew.tune.preloaded"])
+    forkserver.ensure_running()
+
+
+def newest_step(folder: Path) -> int:
+    """Return the step of a run's newest complete checkpoint; -1 if it has none."""
+    for path in reversed(list_checkpoints(folder / "checkpoints")):
+        try:
+            return read_run(path)[0]
+        except ModelError:
+            continue
+    return -1
+
+
+def _do(work: Work, reply: Connection) -> None:
+    """Do the work in the new process; send back the reason if it fails."""
+    os.setsid()  # Ctrl-C reaches the study alone, which stops its workers
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    try:
+        _train(work)
+    except BoxcrewError as error:
+        reply.send(error.message)
+    except MemoryError:
+        reply.send("out of memory")
+    except KeyboardInterrupt:
+        pass
+    except Exception as error:  # noqa: BLE001 - of a trial, which must not end the others
+        reply.send(f"{type(error).__name__}: {error}")
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _train(work: Work) -> None:
+    _wait_for_lock(work.folder)
+    if work.is_done():
+        return
+    folder = work.folder
+    if folder.is_dir() and not list_checkpoints(folder / "checkpoints"):
+        with locked(folder, lambda _: None):  # of a process that was killed before its first checkpoint
+            pass
+        shutil.rmtree(folder)
+    train(RunConfig.of(work.config), Screen(), pause_at=work.pause_at)
+
+
+def _wait_for_lock(folder: Path) -> None:
+    """Wait for a process to end that was killed with an earlier study, and has the run."""
+    until = time.monotonic() + _PATIENCE
+    while (owner := owner_of(folder)) is not None and not owner.is_dead() and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def _is_finished(folder: Path) -> bool:
+    try:
+        return bool(read_record(folder, "summary.json").get("state") == "finished")
+    except ValueError:
+        return False

@@ -1,0 +1,143 @@
+"""Whole studies: searched at once, killed at random moments, stopped, and wrong from the start."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boxcrew.train.run.lock import owner_of
+from tests.helpers.forked import Forked, boxcrew
+from tests.helpers.once import MakeOnce
+from tests.helpers.runs import newest_tensors, require_equal, rows_without_times
+
+TRIALS = 4
+WORDS = (
+    "fc",
+    f"trials={TRIALS}",
+    "steps=27",
+    "batch=16",
+    "pruner=halving",
+    "sampler=tpe",
+    "search.optim.rate=1e-4..1e-1:log",
+    "search.net.dropout=0..0.5",
+    "net.widths=16",
+    "optim.rate=0.02",
+    "loader.workers=0",
+    "evaluation.batch=64",
+)
+
+
+FORKED = """
+import multiprocessing
+import boxcrew.tune.study
+import boxcrew.tune.worker
+boxcrew.tune.study.preload = lambda: None
+boxcrew.tune.worker._context = multiprocessing.get_context("fork")
+"""
+"""Trainings are forked from the study itself, which has imported everything, and not from another process."""
+
+
+def begin(table: Path, out: Path, home: Path, *words: str, first: str = FORKED) -> Forked:
+    words = ("tune", *WORDS, *words, f"data={table}", f"out={out}")
+    return boxcrew(*words, first=first, cwd=home, HOME=str(home))
+
+
+def resume(out: Path, home: Path) -> Forked:
+    return boxcrew("tune", "resume", f"study={out}", first=FORKED, cwd=home, HOME=str(home))
+
+
+def require_finished(process: Forked) -> str:
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+    return out
+
+
+def events(study: Path) -> list[Mapping[str, Any]]:
+    """All events but for their times."""
+    lines = (study / "events.jsonl").read_text().splitlines()
+    return [{key: value for key, value in json.loads(line).items() if key != "at"} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def whole(make_once: MakeOnce, table: Path, home: Path) -> Path:
+    """A study that was never stopped. Not to be changed."""
+
+    def search(folder: Path) -> None:
+        require_finished(begin(table, folder / "study", home, first=""))
+
+    return make_once("study", search) / "study"
+
+
+def test_a_study_pauses_promotes_and_completes_its_best(whole: Path) -> None:
+    report = json.loads((whole / "report.json").read_text())
+    trials = report["trials"]
+    assert [trial["trial"] for trial in trials] == list(range(TRIALS))
+    assert {trial["state"] for trial in trials} == {"complete", "stopped early"}
+    assert trials[0]["state"] == "complete"
+    assert trials[0]["settings"] == {}
+    for trial in trials:  # compared after a ninth, a third and all of the steps
+        assert list(trial["rungs"]) == ["3", "9", "27"][: len(trial["rungs"])]
+        status = json.loads((Path(trial["run"]) / "status.json").read_text())
+        assert status["step"] == trial["steps"]  # no step more than it was given
+    begun = [(event["trial"], event["rung"]) for event in events(whole) if event["event"] == "begun"]
+    assert len(set(begun)) == len(begun)
+    best = max((trial for trial in trials if trial["state"] == "complete"), key=lambda trial: trial["value"])
+    assert report["best"]["trial"] == best["trial"]
+    assert report["best"]["value"] == report["best"]["summary"]["accuracy"]
+    assert report["test"]["best"] > 0
+    assert report["verdict"]["sentence"]
+
+
+def test_stopped_and_killed_at_random_moments_it_ends_as_if_it_had_not_been(
+    whole: Path, table: Path, home: Path, tmp_path: Path
+) -> None:
+    hurt, moments = tmp_path / "hurt", random.Random(int(os.environ.get("KILL_SEED", "3")))
+    stop_by_ctrl_c(begin(table, hurt, home), hurt)
+    process = resume(hurt, home)
+    for number in range(4):
+        time.sleep(moments.uniform(0.2, 1.6))
+        if process.poll() is not None:
+            break
+        if number == 1:  # a training, which the study starts again
+            kill_worker(hurt)
+            continue
+        process.kill()
+        process.wait(30)
+        process = resume(hurt, home)
+    require_finished(process)
+    assert events(hurt) == events(whole)
+    for run in sorted((whole / "trials").iterdir()):
+        require_equal(newest_tensors(run), newest_tensors(hurt / "trials" / run.name))
+        assert rows_without_times(run) == rows_without_times(hurt / "trials" / run.name)
+    reports = [json.loads((study / "report.json").read_text()) for study in (hurt, whole)]
+    assert reports[0]["best"]["settings"] == reports[1]["best"]["settings"]
+    assert reports[0]["test"] == reports[1]["test"]
+    assert (hurt / "best.yaml").read_text() == (whole / "best.yaml").read_text()
+
+
+def stop_by_ctrl_c(process: Forked, study: Path) -> None:
+    """Interrupt a study as soon as its first training has begun."""
+    while not (study / "trials" / "0000" / "checkpoints").is_dir():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, out + err
+    assert f"boxcrew tune resume study={study}" in out
+    assert not any(owner_of(run) for run in (study / "trials").iterdir())
+
+
+def kill_worker(study: Path) -> None:
+    """Kill the process of a training, if one runs."""
+    for run in (study / "trials").glob("*"):
+        owner = owner_of(run)
+        if owner is not None and not owner.is_dead():
+            os.kill(owner.pid, signal.SIGKILL)
