@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from boxcrew.train.run.lock import owner_of
+from boxcrew.core.lock_owner import owner_of
 from tests.helpers.forked import Forked, boxcrew
 from tests.helpers.once import MakeOnce
 from tests.helpers.runs import newest_tensors, require_equal, rows_without_times

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from boxcrew.core.errors import UsageError
+from boxcrew.core.lock_owner import LOCK
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.directory import choose_folder
-from boxcrew.train.run.lock import LOCK, locked
+from boxcrew.train.run.lock import locked
 from boxcrew.tune.finish import finish
 from boxcrew.tune.ledger import Ledger
 from boxcrew.tune.prepare import prepare_study, require_same_data

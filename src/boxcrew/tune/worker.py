@@ -20,13 +20,14 @@ from pathlib import Path
 
 from boxcrew.core.config import Tree
 from boxcrew.core.errors import BoxcrewError, ModelError
+from boxcrew.core.lock_owner import owner_of
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import list_checkpoints, read_run
 from boxcrew.train.output.metrics import read_rows
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import train
 from boxcrew.train.run.directory import read_record
-from boxcrew.train.run.lock import locked, owner_of
+from boxcrew.train.run.lock import locked
 
 _PATIENCE = 30.0  # seconds in which a killed process has surely ended
 
