@@ -86,8 +86,9 @@ def served(
     environment: Mapping[str, str] | None = None,
     ready: bool = True,
 ) -> Iterator[Served]:
-    """Run `boxcrew serve`, or another command, with these settings on a free port."""
-    line = [sys.executable, "-m", "boxcrew", command, *map(str, words), "port=0"]
+    """Run `boxcrew serve`, or another command, with these settings, on a free port if none is among them."""
+    port = () if any(str(word).startswith("port=") for word in words) else ("port=0",)
+    line = [sys.executable, "-m", "boxcrew", command, *map(str, words), *port]
     environ = {**os.environ, **(environment or {})}
     process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ)
     assert process.stdout is not None
