@@ -11,7 +11,7 @@ from boxcrew.serve.watch.reading import GrowingFile
 _LAST, _NOTICES = 60, 20
 _LONGEST = 600  # letters
 _TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d "
-_NOTICE = re.compile(rf"{_TIME}((?:advice|warning|failed|stopped): .*)")
+_NOTICE = re.compile(rf"{_TIME}((?:advice|warning): .*)")
 _COMPARISON = re.compile(rf"{_TIME}(predicted .+; measured .+)")
 
 
@@ -29,7 +29,7 @@ class Log:
 
     @property
     def notices(self) -> list[str]:
-        """The newest lines that give advice, warn, or say why a run ended, each once."""
+        """The newest lines that give advice or warn, each once."""
         return list(self._notices)[-_NOTICES:]
 
     def update(self) -> None:

@@ -153,10 +153,13 @@ function showCharts() {
 function drawChart(name, runs) {
   const series = runs.map(([key, curves], place) => {
     const points = curves.points(name, page.axis);
-    return { label: key, place, points, line: curves.training.names.includes(name) && name !== "rate" ? smoothed(points, page.smoothing) : null };
+    const isNoisy = curves.training.names.includes(name) && name !== "rate";
+    const score = page.runs.find((run) => run.key === key)?.score;
+    const best = score?.name === name && page.axis === "step" ? score.step : null;
+    return { label: key, place, points, line: isNoisy ? smoothed(points, page.smoothing) : null, best };
   });
   const chart = page.charts.get(name);
-  const state = JSON.stringify([page.language, page.axis, page.log, page.smoothing, runs.map(([key]) => key), series.map(({ points }) => [points.length, points.at(-1)])]);
+  const state = JSON.stringify([page.language, page.axis, page.log, page.smoothing, runs.map(([key]) => key), series.map(({ points, best }) => [points.length, points.at(-1), best])]);
   if (chart.state === state) return;
   chart.state = state;
   const log = page.log && (name.startsWith("loss") || ["val_loss", "perplexity", "frechet", "rate", "gradient_norm"].includes(name));

@@ -21,7 +21,7 @@ export class Chart {
     new ResizeObserver(() => this.drawn && this.draw(this.drawn)).observe(this.element);
   }
 
-  // series: [{ label, color, points, line, isLive }]; `line` is a smoothed curve or null
+  // series: [{ label, place, points, line, best }]; `line` is a smoothed curve or null, `best` is marked
   draw(what) {
     this.drawn = what;
     const width = Math.max(220, this.element.clientWidth);
@@ -45,7 +45,7 @@ export class Chart {
     const [low, high] = limits(this.series.flatMap((each) => each.points.map(([, y]) => y)));
     if (log) return low === high ? [low / 2, high * 2] : [low, high];
     const room = (high - low || Math.abs(high) || 1) * 0.06;
-    return [low >= 0 && low < 0.5 * high ? 0 : low - room, high + room];
+    return [low >= 0 && (low === high || low < 0.5 * high) ? 0 : low - room, high + room];
   }
 
   axes(width, { formatX, formatY, axis }) {
@@ -64,7 +64,7 @@ export class Chart {
     return lines;
   }
 
-  curve({ points, line, place, isBest }) {
+  curve({ points, line, place, best }) {
     const path = (some) => some.map(([x, y], i) => `${i ? "L" : "M"}${this.x.of(x).toFixed(1)} ${this.y.of(y).toFixed(1)}`).join("");
     const dash = DASHES[place % DASHES.length];
     const drawn = [svg("path", { class: `line series-${place}${line ? " pale" : ""}`, d: path(points), "stroke-dasharray": dash })];
@@ -72,8 +72,9 @@ export class Chart {
     if (points.length < 30) {
       drawn.push(...points.map(([x, y]) => svg("circle", { class: `dot series-${place}`, cx: this.x.of(x), cy: this.y.of(y), r: 2.6 })));
     }
-    if (isBest) {
-      const [x, y] = points.find(([at]) => at === isBest) ?? points.at(-1);
+    const marked = points.find(([x]) => x === best);
+    if (marked) {
+      const [x, y] = marked;
       drawn.push(svg("circle", { class: `best series-${place}`, cx: this.x.of(x), cy: this.y.of(y), r: 5.5 }));
     }
     return drawn;

@@ -86,14 +86,20 @@ export function chartNames(curves) {
 
 export const isShownAtFirst = (name) => FIRST.includes(name);
 
-// An exponential mean that does not begin at zero.
-export function smoothed(points, weight) {
-  if (points.length < 8 || !weight) return null;
-  let sum = 0;
-  let norm = 0;
-  return points.map(([x, y]) => {
-    sum = weight * sum + (1 - weight) * y;
-    norm = weight * norm + (1 - weight);
+// A mean of the neighbors, near ones first, as wide as the reader wants it.
+export function smoothed(points, width) {
+  const sigma = Math.min(40, (width * points.length) / 12);
+  if (points.length < 8 || sigma < 0.3) return null;
+  const reach = Math.ceil(3 * sigma);
+  const weights = Array.from({ length: reach + 1 }, (_, i) => Math.exp(-(i * i) / (2 * sigma * sigma)));
+  return points.map(([x], i) => {
+    let sum = 0;
+    let norm = 0;
+    for (let j = Math.max(0, i - reach); j <= Math.min(points.length - 1, i + reach); j++) {
+      const weight = weights[Math.abs(i - j)];
+      sum += weight * points[j][1];
+      norm += weight;
+    }
     return [x, sum / norm];
   });
 }

@@ -27,7 +27,7 @@ function headFacts(run) {
   if (run.remaining && run.state === "running") {
     facts.push(t("remaining", duration(run.remaining)), t("ends_at", clock(Date.now() / 1000 + run.remaining)));
   }
-  if (run.step !== null) facts.push(`${t("step")} ${number(run.step)}`, `${t("epoch")} ${number(run.epoch)}`);
+  if (run.step !== null) facts.push(`${t("step")} ${number(run.step)}`, `${t("epoch")} ${run.epoch === null ? "–" : Number(run.epoch.toFixed(2))}`);
   if (run.seconds) facts.push(t("trained", duration(run.seconds)));
   if (run.score) facts.push(t("best", score(run)) + (run.score.step === null ? "" : ` ${t("at_step", number(run.score.step))}`));
   if (run.host && run.state === "running") facts.push(t("host", run.host));
@@ -54,12 +54,12 @@ export function showSections(parent, context) {
 
 const heading = (key, ...values) => el("h2", {}, t(key, ...values));
 
-function table(columns, rows) {
+function table(columns, rows, kind = "") {
   const head = el("tr", {}, ...columns.map((text, i) => el("th", { scope: "col", class: i ? "number" : "" }, text)));
   const body = rows.map((cells) =>
     el("tr", {}, ...cells.map((cell, i) => el(i ? "td" : "th", { class: i ? "number" : "", scope: i ? null : "row" }, cell))),
   );
-  return el("div", { class: "scroll", tabindex: "0" }, el("table", {}, el("thead", {}, head), el("tbody", {}, ...body)));
+  return el("div", { class: "scroll", tabindex: "0" }, el("table", { class: kind }, el("thead", {}, head), el("tbody", {}, ...body)));
 }
 
 function parts(section, { run, parts: own, language, onFocus, onChooseAll }) {
@@ -87,7 +87,7 @@ function plan(section, { details, language }) {
     if (!lines.length) return [];
     return [
       heading("plan"),
-      rows.length ? table(["", t("predicted"), t("range"), t("measured"), t("difference")], rows.map(planRow)) : null,
+      rows.length ? table(["", t("predicted"), t("range"), t("measured"), t("difference")], rows.map(planRow), "ranged") : null,
       el("ul", {}, ...lines.map((line) => el("li", {}, line))),
       comparison ? el("p", { class: "quiet" }, `${t("first_steps")}: ${comparison}`) : null,
       rejected.length
@@ -103,7 +103,7 @@ function planRow({ name, likely, low, high, measured, is_projected: isProjected 
   let range = "–";
   if (high !== null) range = low === null ? t("at_most", text(high)) : low === high ? text(high) : `${text(low)} – ${text(high)}`;
   const isLimit = name === "run_seconds" && low === high;
-  const isOutside = measured !== null && high !== null && !isLimit && (measured > high || (low !== null && measured < low));
+  const isOutside = measured !== null && high !== null && !isLimit && measured > high;
   const off = likely && measured !== null ? measured / likely - 1 : null;
   return [
     t(name),
@@ -141,7 +141,7 @@ function pictures(section, { run, details, language }) {
 
 function thumbnail(key, picture) {
   const name = t(picture.name) === picture.name ? picture.name.replace(/\.\w+$/, "").replaceAll("_", " ") : t(picture.name);
-  const image = el("img", { alt: name, loading: "lazy" });
+  const image = el("img", { alt: name });
   const show = () => {
     const dialog = document.getElementById("large");
     dialog.querySelector("img").src = image.src;

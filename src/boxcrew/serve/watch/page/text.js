@@ -16,7 +16,7 @@ const WORDS = {
     why_gone: "Its directory is no longer there. Shown is what was read before.",
     why_preparing: "Data, network and plan are made; the first step follows.",
     resume: "to continue: boxcrew resume run={0}",
-    remaining: "{0} left", ends_at: "about {0}", trained: "{0} trained", best: "best {0}", at_step: "at step {0}",
+    remaining: "{0} left", ends_at: "done at about {0}", trained: "{0} trained", best: "best {0}", at_step: "at step {0}",
     silent: "nothing written for {0}", overlay: "Show the curves of {0}", part_of: "{0} of {1} finished",
     now_at: "now at {0}", parts: "Parts", stages: "Stages", name: "name", state: "state", score: "score",
     plan: "Plan", predicted: "predicted", range: "range", measured: "measured", difference: "difference",
@@ -50,7 +50,7 @@ const WORDS = {
     why_gone: "目录已不存在。显示的是之前读到的内容。",
     why_preparing: "正在准备数据、网络和计划，随后开始第一步。",
     resume: "继续训练：boxcrew resume run={0}",
-    remaining: "剩余 {0}", ends_at: "约 {0}", trained: "已训练 {0}", best: "最佳 {0}", at_step: "第 {0} 步",
+    remaining: "剩余 {0}", ends_at: "约 {0} 结束", trained: "已训练 {0}", best: "最佳 {0}", at_step: "第 {0} 步",
     silent: "已有 {0} 没有写入", overlay: "显示 {0} 的曲线", part_of: "已完成 {0} / {1}",
     now_at: "当前：{0}", parts: "组成部分", stages: "阶段", name: "名称", state: "状态", score: "成绩",
     plan: "计划", predicted: "预测", range: "范围", measured: "实测", difference: "差异",
@@ -110,7 +110,7 @@ export function number(value) {
   if (size >= 1e6) return `${Number((value / 1e6).toPrecision(3))} M`;
   if (size >= 1e4) return `${Number((value / 1e3).toPrecision(3))} k`;
   if (Number.isInteger(value)) return String(value);
-  return size >= 1e-3 || size === 0 ? String(Number(value.toPrecision(4))) : value.toExponential(1);
+  return size >= 1e-5 || size === 0 ? String(Number(value.toPrecision(size >= 1e-3 ? 4 : 2))) : value.toExponential(1);
 }
 
 export const clock = (seconds) =>
