@@ -137,6 +137,11 @@ def test_command(where: str, line: str, desk: Path, monkeypatch: pytest.MonkeyPa
                     assert re.search(rf"^{target}:", makefile, re.MULTILINE), (where, target)
         case "boxcrew" if words[1] == "serve":
             assert serve(words[2:], desk) == 0, where
+        case "boxcrew" if words[1] == "watch":
+            settings = [word for word in words[2:] if not word.startswith("port=")]
+            with served(*settings, command="watch", ready=False) as page:
+                assert page.ask("/").status == 200, where
+                assert page.end() == 0, where
         case "curl":
             with served_photos(desk) as service:
                 line = line.replace("http://127.0.0.1:8000", service.url)
