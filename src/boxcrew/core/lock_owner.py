@@ -28,13 +28,13 @@ class Owner:
         return cls(
             pid=os.getpid(),
             host=socket.gethostname(),
-            born=_start_time(os.getpid()) or "",
+            born=start_time(os.getpid()) or "",
             since=time.strftime("%Y-%m-%dT%H:%M:%S"),
         )
 
     def is_dead(self) -> bool:
         """Return whether the process has surely ended. That of another host is taken to be alive."""
-        return self.host == socket.gethostname() and _start_time(self.pid) != self.born
+        return self.host == socket.gethostname() and start_time(self.pid) != self.born
 
 
 def owner_of(folder: Path) -> Owner | None:
@@ -57,7 +57,7 @@ def read_owner(handle: int) -> Owner | None:
         return None
 
 
-def _start_time(pid: int) -> str | None:
+def start_time(pid: int) -> str | None:
     """Return when a process was started; None if there is none, or only a zombie."""
     try:
         process = psutil.Process(pid)

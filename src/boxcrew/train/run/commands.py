@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from boxcrew.core.config import Tree
@@ -12,6 +13,7 @@ from boxcrew.train.loop.checkpoint import list_checkpoints
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.directory import locked_folder, require_run, run_of_stage, stage_names
+from boxcrew.train.run.job import Job, recorded
 from boxcrew.train.run.prepare import prepare
 from boxcrew.train.run.stages import run_stages
 from boxcrew.train.run.status import announce, unnoticed_end
@@ -31,7 +33,11 @@ def train(
             f"out={config.out}: a stage of the run in {config.out.parent}",
             advice=f"boxcrew resume run={config.out.parent}, or another out=",
         )
-    with locked_folder(config.out, default, screen.info) as folder:
+    job = Job.of(config, os.environ)
+    begun = job.folder(default) if job is not None and config.out is None else None
+    if begun is not None:
+        screen.info(f"{begun}: this job has begun there, and goes on")
+    with locked_folder(config.out or begun, default, screen.info) as folder, recorded(job, folder):
         announce(folder)
         if config.task.stages():
             return run_stages(config, folder, screen, group or ReplicaGroup())

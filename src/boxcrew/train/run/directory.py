@@ -16,6 +16,7 @@ from boxcrew.train.run.lock import locked
 
 RUNS = Path("runs")
 STAGES = "stages.json"
+JOB = "job.json"
 
 
 def choose_folder(out: Path | None, default: Path) -> Path:
@@ -23,7 +24,7 @@ def choose_folder(out: Path | None, default: Path) -> Path:
     if out is not None:
         _refuse_foreign(out)
         return out
-    return next(folder for folder in _names(default) if not folder.exists())
+    return next(folder for folder in candidate_folders(default) if not folder.exists())
 
 
 @contextmanager
@@ -40,7 +41,7 @@ def locked_folder(out: Path | None, default: Path, info: Callable[[str], None]) 
 
 def _claim(stack: ExitStack, default: Path, info: Callable[[str], None]) -> Path:
     """Create and lock the first free folder. Only one process can create a directory."""
-    for folder in _names(default):
+    for folder in candidate_folders(default):
         if not folder.exists():
             with suppress(FileExistsError):
                 stack.enter_context(locked(folder, info, new=True))
@@ -48,7 +49,8 @@ def _claim(stack: ExitStack, default: Path, info: Callable[[str], None]) -> Path
     raise AssertionError  # names do not end
 
 
-def _names(default: Path) -> Iterator[Path]:
+def candidate_folders(default: Path) -> Iterator[Path]:
+    """Yield runs/<default>, <default>-2, … without end."""
     first = RUNS / default
     yield first
     for number in count(2):
@@ -61,7 +63,7 @@ def _refuse_foreign(folder: Path) -> None:
     """
     if folder.is_file():
         raise UsageError(f"out={folder}: is a file", advice="give a directory that does not exist yet")
-    if folder.is_dir() and any(p.name != LOCK for p in folder.iterdir()) and not is_run(folder):
+    if folder.is_dir() and any(p.name not in {LOCK, JOB} for p in folder.iterdir()) and not is_run(folder):
         raise UsageError(
             f"out={folder}: not empty, and not a run", advice="give a directory that does not exist yet"
         )
