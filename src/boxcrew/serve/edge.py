@@ -40,6 +40,7 @@ class Edge:
             if sent_id and sent_id != state["request_id"]:
                 advice = "at most 64 letters, digits, and . _ -"
                 raise RefusedError(400, "bad_request", "X-Request-Id: not an id", advice=advice)
+            exchange.require_one_length()
             self._guard.require(scope["path"], headers)
             await self.app(scope, exchange.receive, exchange.send)
         except Exception as error:  # noqa: BLE001  whatever it is, the client gets an answer
@@ -85,7 +86,14 @@ class _Exchange:
         self._receive, self._send = receive, send
         has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
         self._is_read = not has_body
+        self._is_ambiguous = "content-length" in headers and "transfer-encoding" in headers
         self._waits_for_us = headers.get("expect", "").lower() == "100-continue"
+
+    def require_one_length(self) -> None:
+        """Refuse a body that a proxy could end elsewhere: what follows might be another's request."""
+        if self._is_ambiguous:
+            advice = "send Content-Length, or Transfer-Encoding: chunked"
+            raise RefusedError(400, "bad_request", "the body has two lengths", advice=advice)
 
     async def receive(self) -> Message:
         message = await self._receive()
@@ -101,7 +109,7 @@ class _Exchange:
             headers = MutableHeaders(scope=message)
             headers.update({**HEADERS, "X-Request-Id": self.scope["state"]["request_id"]})
             headers.setdefault("Cache-Control", "no-store")
-            if not self._is_read and not await self._discard():
+            if self._is_ambiguous or not (self._is_read or await self._discard()):
                 headers["Connection"] = "close"
         await self._send(message)
 
