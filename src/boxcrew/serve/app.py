@@ -12,13 +12,13 @@ from boxcrew.core.errors import BoxcrewError
 from boxcrew.serve.edge import Edge, refusal_of
 from boxcrew.serve.page_files import page_response, read_page
 from boxcrew.serve.refusals import Kind, RefusedError, json_response
-from boxcrew.serve.routes import detect, health, models, open_inference
+from boxcrew.serve.routes import detect, health, label_studio, models, open_inference
 from boxcrew.serve.security import Guard
 from boxcrew.serve.service import Service
 
 ROUTES = (*detect.ROUTES, *models.ROUTES, *health.ROUTES)
 """The service's own routes for programs; those of the page are beside them."""
-PROTOCOLS = (*open_inference.ROUTES,)
+PROTOCOLS = (*open_inference.ROUTES, *label_studio.ROUTES)
 """The routes of protocols that are described elsewhere."""
 
 _KINDS: dict[int, Kind] = {404: "not_found", 405: "method_not_allowed"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hmac
 import secrets
 import string
@@ -31,6 +32,7 @@ HEADERS: Final[Mapping[str, str]] = {
 OPEN_PATHS = ("/v2/health/", "/static/")
 """Beginnings of paths that need no token."""
 _OPEN_PAGES = frozenset({"/", "/docs", "/openapi.json"})
+_BASIC = ("/setup", "/predict", "/health")  # Label Studio sends a user and a password, not a token
 
 _ID_LETTERS = frozenset(string.ascii_letters + string.digits + "._-")
 _MOST_ID = 64
@@ -51,7 +53,8 @@ class Guard:
         if self._token is None:
             self._require_local(headers)
         elif not is_open(path):
-            self._require_token(self._token, headers.get("authorization", ""))
+            header = headers.get("authorization", "")
+            self._require_token(self._token, _as_bearer(header) if path.endswith(_BASIC) else header)
 
     @staticmethod
     def _require_token(token: bytes, header: str) -> None:
@@ -76,6 +79,18 @@ class Guard:
         if origin is not None and urlsplit_host(origin) != host.lower():
             message = "Origin: another site may not use this service"
             raise RefusedError(400, "foreign_origin", message, advice="give the service a token, and send it")
+
+
+def _as_bearer(header: str) -> str:
+    """Return the header of a token that is sent as a password, of any user; others as they are."""
+    kind, _, sent = header.partition(" ")
+    if kind.lower() != "basic":
+        return header
+    try:
+        _, _, password = base64.b64decode(sent.strip(), validate=True).decode().partition(":")
+    except ValueError:
+        return ""
+    return f"Bearer {password}"
 
 
 def is_open(path: str) -> bool:

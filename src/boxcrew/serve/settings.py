@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -43,6 +44,8 @@ class ServeConfig(Config):
     """Time from the beginning of a request to its answer, at most."""
     drain: Duration = Field(default=30.0, gt=0, le=3600)
     """Time for the requests that were accepted before the service was told to end."""
+    label_studio: Path | None = None
+    """Folder with the files of Label Studio, of which its tasks may name the photos."""
     follow: bool = False
     """Take a new file as soon as one replaces the old."""
 
@@ -50,6 +53,8 @@ class ServeConfig(Config):
     def _is_consistent(self) -> ServeConfig:
         if (self.run is None) is not bool(self.runs):
             raise UsageError("run=: give either run= or runs=", advice="boxcrew serve run=runs/detect/train")
+        if self.label_studio is not None and not self.label_studio.is_dir():
+            raise UsageError(f"label_studio={self.label_studio}: no such folder")
         if self.token is not None:
             require_token(self.token)
         if self.token is None and not is_loopback(self.host):
