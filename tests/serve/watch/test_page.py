@@ -147,7 +147,7 @@ def test_curves_grow_while_one_looks(page: Page, runs: Path) -> None:
     grows(runs / "growing", 1, 12, state="running")
     eventually(page, f"({label}).includes('steps 11')")
     assert "killed" in page.inner_text("#head")
-    assert "boxcrew resume run=growing" in page.inner_text("#head")
+    assert f"boxcrew resume run={runs / 'growing'}" in page.inner_text("#head")
 
 
 def test_several_runs_are_laid_over_each_other(page: Page) -> None:

@@ -80,7 +80,7 @@ def damage(run: Path) -> None:
     )
     (run / "plan.json").write_text('{"replicas": 7')
     (run / "data_report.json").write_text("[" * 100_000)
-    (run / "config.yaml").write_text("a: &a [x, x]\nb: &b [*a, *a]\nevaluation: {metric: AP50}\n")
+    (run / "config.yaml").write_text("evaluation:\n  batch: 16\n  metric: AP50\n" + "x: [" * 9000)
     (run / "train.log").write_bytes(
         b"2026-01-01 10:00:00 warning: " + HOSTILE.encode() + b"\xff\n" + b"y" * 9000 + b"\n"
     )
@@ -184,7 +184,7 @@ def test_hostile_files_are_shown_as_far_as_they_can_be(page: Served) -> None:
     curves = page.ask("/api/curves?run=hostile").json
     assert values(curves["evaluations"], f"AP/{HOSTILE}") == [0.25]
     assert curves["evaluations"]["rows"][0][0] == 1
-    assert overview(page)["hostile"]["score"]["value"] == 0.5
+    assert overview(page)["hostile"]["score"] == {"name": "AP", "value": 0.5, "step": 1, "higher": True}
 
 
 @pytest.mark.parametrize(

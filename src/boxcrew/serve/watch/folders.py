@@ -38,9 +38,9 @@ def find_runs(roots: tuple[Path, ...]) -> list[Found]:
     """Return the runs in all folders, each part after the whole that it belongs to. A folder that is gone
     stays in the list, since the user has named it.
     """
-    names = [_readable(root.name) for root in roots]
+    names = [readable(root.name) for root in roots]
     if len(set(names)) < len(names):
-        names = [_readable(str(root)) for root in roots]
+        names = [readable(str(root)) for root in roots]
     found: list[Found] = []
     visits = iter(range(_MAX_FOLDERS))
     for root, name in zip(roots, names, strict=True):
@@ -57,7 +57,7 @@ def _below(folder: Path, prefix: str, visits: Iterator[int], *, depth: int) -> I
     for child in _subfolders(folder):
         if next(visits, None) is None:
             return
-        key = f"{prefix}{_readable(child.name)}"
+        key = f"{prefix}{readable(child.name)}"
         if _kind(child) is not None:
             yield from _entries(Found(key=key, name=key, folder=child))
         elif depth < _MAX_DEPTH and child.name not in _INSIDE:
@@ -84,7 +84,7 @@ def _entries(found: Found) -> Iterator[Found]:
     if kind == "comparison":
         for child in _subfolders(found.folder):
             if _kind(child) in {"run", "staged"}:
-                name = _readable(child.name)
+                name = readable(child.name)
                 key = f"{found.key}/{name}"
                 yield from _entries(Found(key=key, name=name, folder=child, parent=found.key))
 
@@ -120,6 +120,6 @@ def _read(path: Path) -> Record:
         return Record()
 
 
-def _readable(name: str) -> str:
+def readable(name: str) -> str:
     """Return a name of a folder, which may be any bytes, as text."""
     return os.fsencode(name).decode(errors="replace")

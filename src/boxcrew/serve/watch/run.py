@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from threading import Lock as ThreadLock
 
-import yaml
-
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.hardware.machine import Machine
 from boxcrew.serve.watch.curves import Cursor, Curves
-from boxcrew.serve.watch.folders import Found
+from boxcrew.serve.watch.folders import Found, readable
 from boxcrew.serve.watch.log import Log
 from boxcrew.serve.watch.pictures import list_pictures, read_picture
 from boxcrew.serve.watch.plan_rows import plan_rows, read_plan
@@ -23,6 +22,7 @@ METRICS = {"AP": True, "accuracy": True, "perplexity": False, "frechet": False, 
 """The metrics that say how good a run is, the first that it has; and whether higher is better."""
 _LOWER_IS_BETTER = {"perplexity", "frechet", "val_loss", "ECE", "bits"}
 _MAX_SETTINGS = 64 << 10  # bytes
+_METRIC = re.compile(r"^evaluation:\n(?: .*\n)*?  metric: (\w{1,60})$", re.MULTILINE)  # as it is written
 _LIVE = {"running", "preparing"}
 
 
@@ -66,6 +66,7 @@ class WatchedRun:
             return {
                 "key": found.key,
                 "name": found.name,
+                "folder": readable(str(found.folder)),
                 "parent": found.parent,
                 "kind": found.kind,
                 "state": state.name,
@@ -88,7 +89,8 @@ class WatchedRun:
             self._curves.update()
             self._log.update()
             status, summary, data = self._status.read(), self._summary.read(), self._data.read()
-            plan = read_plan(self._plan.read())
+            # That of a run with stages is a copy of its last stage's.
+            plan = None if self.found.kind == "staged" else read_plan(self._plan.read())
             advice = summary.records("advice", limit=30) or data.records("advice", limit=30)
             return overview | {
                 "plan": [] if plan is None else [line[:500] for line in plan.explain()[:30]],
@@ -166,7 +168,6 @@ class _Settings:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._metric: tuple[str, str] = ("", "")  # of which text, and what it is
 
     def text(self) -> str:
         with opened(self._path) as file:
@@ -174,14 +175,8 @@ class _Settings:
 
     def metric(self) -> str:
         """Return the metric that the user has chosen; empty if the task's own decides."""
-        text = self.text()
-        if text != self._metric[0]:
-            try:
-                chosen = Record(yaml.safe_load(text)).text("evaluation", "metric", limit=100)
-            except (yaml.YAMLError, ValueError, TypeError, RecursionError):
-                chosen = None
-            self._metric = (text, "" if chosen in {None, "auto"} else str(chosen))
-        return self._metric[1]
+        found = _METRIC.search(self.text())
+        return "" if found is None or found[1] == "auto" else found[1]
 
 
 def _advice(item: Record) -> dict[str, object]:

@@ -12,6 +12,7 @@ from boxcrew.serve.watch.run import WatchedRun
 from boxcrew.serve.watch.state import Lock, StateName
 
 _SCAN_SECONDS = 1.5  # between looking for new runs
+_WHOLES = {"staged", "comparison"}  # kinds of runs that have parts
 
 Tree = dict[str, object]
 
@@ -47,7 +48,7 @@ class Watcher:
         runs = self.runs()
         lines = {key: run.overview(self._lock(run, runs)) for key, run in runs.items()}
         for key, run in reversed(runs.items()):  # parts before the wholes
-            if run.found.kind in {"staged", "comparison"}:
+            if run.found.kind in _WHOLES:
                 parts = [line for line in lines.values() if line["parent"] == key]
                 lines[key] |= _sum_up(run, lines[key], parts)
         return list(lines.values())
@@ -58,8 +59,10 @@ class Watcher:
         run = runs.get(key)
         if run is None:
             return None
-        summed_up = next((line for line in self.overviews() if line["key"] == key), {})
-        return run.details(self._lock(run, runs)) | summed_up
+        details = run.details(self._lock(run, runs))
+        if run.found.kind not in _WHOLES:
+            return details
+        return details | next((line for line in self.overviews() if line["key"] == key), {})
 
     def _lock(self, run: WatchedRun, runs: dict[str, WatchedRun]) -> Lock:
         """Return the lock on a run; a stage is locked by the run that it is a part of."""

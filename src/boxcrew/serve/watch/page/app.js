@@ -120,9 +120,13 @@ function choose(key, isOn) {
   soon();
 }
 
-function chooseAll(run) {
+function partsOf(run) {
   const inside = page.runs.filter((each) => isLeaf(each) && each.key.startsWith(`${run.key}/`) && each.state !== "waiting");
-  page.chosen = inside.slice(0, MOST).map((each) => each.key);
+  return inside.slice(0, MOST).map((each) => each.key);
+}
+
+function chooseAll(run) {
+  page.chosen = partsOf(run);
   remembered.set("chosen", page.chosen);
   soon();
 }
@@ -132,8 +136,9 @@ function focusOn(key) {
   page.focus = key;
   remembered.set("focus", key);
   const run = focused();
-  // Whoever looks at one run alone sees its curves, too.
-  if (run && isLeaf(run) && (page.chosen.length === 0 || (page.chosen.length === 1 && page.chosen[0] === before))) page.chosen = [key];
+  // Whoever looks at one run alone sees its curves, too, or those of its parts.
+  const isAlone = page.chosen.length === 0 || (page.chosen.length === 1 && page.chosen[0] === before);
+  if (run && isAlone) page.chosen = isLeaf(run) ? [key] : partsOf(run);
   soon();
 }
 

@@ -45,7 +45,7 @@ export class Chart {
     const [low, high] = limits(this.series.flatMap((each) => each.points.map(([, y]) => y)));
     if (log) return low === high ? [low / 2, high * 2] : [low, high];
     const room = (high - low || Math.abs(high) || 1) * 0.06;
-    return [low >= 0 && (low === high || low < 0.5 * high) ? 0 : low - room, high + room];
+    return [low >= 0 && (low === high || low < 0.7 * high) ? 0 : low - room, high + room];
   }
 
   axes(width, { formatX, formatY, axis }) {

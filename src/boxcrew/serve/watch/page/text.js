@@ -88,13 +88,18 @@ export function t(key, ...values) {
   return values.reduce((text, value, i) => text.replace(`{${i}}`, () => value), own);
 }
 
+const UNITS = { en: ["s", "min", "h", "d"], zh: ["秒", "分", "小时", "天"] };
+
 export function duration(seconds) {
   if (seconds === null || !Number.isFinite(seconds)) return "–";
-  if (seconds < 60) return `${seconds < 10 ? Number(seconds.toPrecision(2)) : Math.round(seconds)} s`;
+  const [s, min, h, d] = UNITS[language];
+  if (seconds < 59.5) return `${seconds < 10 ? Number(seconds.toPrecision(2)) : Math.round(seconds)} ${s}`;
+  const whole = Math.round(seconds);
+  if (whole < 600) return `${Math.floor(whole / 60)} ${min} ${whole % 60} ${s}`;
   const minutes = Math.round(seconds / 60);
-  if (minutes < 60) return seconds < 600 ? `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s` : `${minutes} min`;
+  if (minutes < 60) return `${minutes} ${min}`;
   const hours = Math.floor(minutes / 60);
-  return hours < 48 ? `${hours} h ${String(minutes % 60).padStart(2, "0")} min` : `${(hours / 24).toFixed(1)} d`;
+  return hours < 48 ? `${hours} ${h} ${minutes % 60} ${min}` : `${(minutes / 1440).toFixed(1)} ${d}`;
 }
 
 export function bytes(count) {
