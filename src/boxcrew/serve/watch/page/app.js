@@ -164,11 +164,12 @@ function drawChart(name, runs) {
     return { label: key, place, points, line: isNoisy ? smoothed(points, page.smoothing) : null, best };
   });
   const chart = page.charts.get(name);
-  const state = JSON.stringify([page.language, page.axis, page.log, page.smoothing, runs.map(([key]) => key), series.map(({ points, best }) => [points.length, points.at(-1), best])]);
+  const end = Math.max(...runs.map(([, curves]) => curves.end(page.axis)));
+  const state = JSON.stringify([page.language, page.axis, page.log, page.smoothing, end, runs.map(([key]) => key), series.map(({ points, best }) => [points.length, points.at(-1), best])]);
   if (chart.state === state) return;
   chart.state = state;
   const log = page.log && (name.startsWith("loss") || ["val_loss", "perplexity", "frechet", "rate", "gradient_norm"].includes(name));
-  chart.draw({ title: titleOf(name), axis: t(page.axis), series, log, formatX: axes[page.axis], formatY: number });
+  chart.draw({ title: titleOf(name), axis: t(page.axis), end, series, log, formatX: axes[page.axis], formatY: number });
 }
 
 const titleOf = (name) => (name.startsWith("loss/") ? `${t("loss")}: ${name.slice(5)}` : t(name));

@@ -21,7 +21,7 @@ export class Chart {
     new ResizeObserver(() => this.drawn && this.draw(this.drawn)).observe(this.element);
   }
 
-  // series: [{ label, place, points, line, best }]; `line` is a smoothed curve or null, `best` is marked
+  // end: the end of the axis, which charts share; series: [{ label, place, points, line, best }]; `line` is a smoothed curve or null, `best` is marked
   draw(what) {
     this.drawn = what;
     const width = Math.max(220, this.element.clientWidth);
@@ -31,7 +31,7 @@ export class Chart {
     const xs = this.series.flatMap((each) => each.points.map(([x]) => x));
     this.xs = [...new Set(xs)].sort((a, b) => a - b);
     this.title.textContent = what.title;
-    this.x = scale([Math.min(0, ...limits(this.xs).slice(0, 1)), limits(this.xs)[1]], EDGE.left, width - EDGE.right, false);
+    this.x = scale([Math.min(0, limits(this.xs)[0]), Math.max(what.end, limits(this.xs)[1])], EDGE.left, width - EDGE.right, false);
     this.y = scale(this.bounds(log), HEIGHT - EDGE.bottom, EDGE.top, log);
     this.picture.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
     this.picture.setAttribute("height", HEIGHT);

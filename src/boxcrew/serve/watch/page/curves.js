@@ -61,6 +61,12 @@ export class Curves {
     return table.points(name, axis);
   }
 
+  // The place of the last row on an axis.
+  end(axis) {
+    const ends = TABLES.map((name) => this[name].rows.at(-1)?.[this[name].names.indexOf(axis)] ?? 0);
+    return Math.max(...ends);
+  }
+
   // The numbers of each class in the last evaluation: [["AP", [["cat", 0.4], …]], …]
   classes() {
     const { names, rows } = this.evaluations;

@@ -88,13 +88,17 @@ function plan(section, { details, language }) {
     return [
       heading("plan"),
       rows.length ? table(["", t("predicted"), t("range"), t("measured"), t("difference")], rows.map(planRow), "ranged") : null,
-      el("ul", {}, ...lines.map((line) => el("li", {}, line))),
+      el("p", { class: "note" }, lines[0]),
       comparison ? el("p", { class: "quiet" }, `${t("first_steps")}: ${comparison}`) : null,
-      rejected.length
-        ? el("details", {}, el("summary", {}, t("rejected")), el("ul", {}, ...rejected.map((line) => el("li", {}, line))))
-        : null,
+      foldedList("reasons", lines.slice(1)),
+      foldedList("rejected", rejected),
     ];
   });
+}
+
+function foldedList(key, lines) {
+  if (!lines.length) return null;
+  return el("details", {}, el("summary", {}, t(key)), el("ul", {}, ...lines.map((line) => el("li", {}, line))));
 }
 
 function planRow({ name, likely, low, high, measured, is_projected: isProjected }) {
