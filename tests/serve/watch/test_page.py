@@ -122,7 +122,7 @@ def test_a_finished_run(page: Page) -> None:
     page.wait_for_selector("[data-section=plan] table")
     assert "finished" in page.inner_text("#head")
     assert "single on cpu, batch 4" in page.inner_text("[data-section=plan]")
-    page.get_by_text("Why").click()
+    page.get_by_text("Why", exact=True).click()
     assert "no accelerator found" in page.inner_text("[data-section=plan]")
     assert "seconds of a step" in page.inner_text("[data-section=plan]")
     assert "of the objects fit none of the default boxes" in page.inner_text("[data-section=advice]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import time
 from pathlib import Path
 from threading import Lock as ThreadLock
@@ -78,7 +79,7 @@ class WatchedRun:
                 "seconds": seconds if seconds is not None else summary.number("train_seconds"),
                 "remaining": remaining,
                 "score": self._score(),
-                "host": lock.host if state.name in _LIVE else None,
+                "host": lock.host if state.name in _LIVE and lock.host != socket.gethostname() else None,
                 **self._age(),
             }
 
