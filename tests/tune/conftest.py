@@ -39,6 +39,7 @@ def record() -> StudyRecord:
 
     base = run_config("fc", {"data": "nowhere.csv", "steps": 27})
     return StudyRecord(
+        identity="that",
         base=base.tree(),
         given=base.tree(),
         space=choose_space(SPACE, base, Mock()),

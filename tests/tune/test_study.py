@@ -46,7 +46,8 @@ boxcrew.tune.worker._context = multiprocessing.get_context("fork")
 
 
 def begin(table: Path, out: Path, home: Path, *words: str, first: str = FORKED) -> Forked:
-    words = ("tune", *WORDS, *words, f"data={table}", f"out={out}")
+    kept = [word for word in WORDS if word.partition("=")[0] not in {own.partition("=")[0] for own in words}]
+    words = ("tune", *kept, *words, f"data={table}", f"out={out}")
     return boxcrew(*words, first=first, cwd=home, HOME=str(home))
 
 
@@ -141,3 +142,30 @@ def kill_worker(study: Path) -> None:
         owner = owner_of(run)
         if owner is not None and not owner.is_dead():
             os.kill(owner.pid, signal.SIGKILL)
+
+
+SLOW = """
+import time
+import boxcrew.tune.worker
+train = boxcrew.tune.worker._train
+def late(work):
+    time.sleep(1.0 if work.folder.name in ("0000", "0003") else 0.0)
+    train(work)
+boxcrew.tune.worker._train = late
+"""
+"""Some trainings take much longer than planned, so that others end before them."""
+
+
+def test_two_at_once_decide_the_same_whatever_takes_long(table: Path, home: Path, tmp_path: Path) -> None:
+    words = ("workers=2", "trials=5")
+    studies = [tmp_path / "quick", tmp_path / "late"]
+    for study, first in zip(studies, (FORKED, FORKED + SLOW), strict=True):
+        require_finished(begin(table, study, home, *words, first=first))
+    for kind in ("asked", "begun", "ended"):  # who ends first depends on the clock, but not with what
+        quick, late = ([event for event in events(study) if event["event"] == kind] for study in studies)
+        key = "trial" if kind == "asked" else "job"
+        assert sorted(quick, key=lambda event: event[key]) == sorted(late, key=lambda event: event[key])
+    begun = [event for event in events(studies[0]) if event["event"] == "begun"]
+    assert {event["slot"] for event in begun} == {0, 1}
+    threads = json.loads((studies[0] / "study.json").read_text())["base"]["deploy"]["threads"]
+    assert threads * 2 <= max(2, os.cpu_count() or 1)

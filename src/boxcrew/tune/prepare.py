@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -24,6 +25,7 @@ from boxcrew.tune.choose import choose_space
 from boxcrew.tune.record import ETA, Pruner, Sampler, StudyRecord
 from boxcrew.tune.sampling import STARTUP, grid, require_optuna
 from boxcrew.tune.settings import TuneConfig
+from boxcrew.tune.storage import absolute_url
 
 WORTH_MEASURING = 600.0
 """Seconds of a study from which on a few steps are measured before it."""
@@ -70,6 +72,7 @@ def prepare_study(config: TuneConfig, screen: Screen) -> StudyRecord:
     sampler = _sampler(config, cost, pruner)
     require_optuna(sampler)
     study = StudyRecord(
+        identity=secrets.token_hex(8),
         base=_base(given, plan, words, steps=cost.steps).tree(),
         given=given.tree(),
         space=space,
@@ -82,7 +85,7 @@ def prepare_study(config: TuneConfig, screen: Screen) -> StudyRecord:
         workers=config.workers,
         trials=config.trials,
         time=config.time,
-        storage=config.storage,
+        storage=None if config.storage is None else absolute_url(config.storage),
         data_digest=task_data.digest(),
         step_seconds=cost.step_seconds,
         versions={"boxcrew": VERSION, **{name: version(name) for name in ("torch", "optuna")}},

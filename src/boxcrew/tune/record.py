@@ -26,6 +26,7 @@ class StudyRecord(Config):
     """A study as it was begun."""
 
     format: Literal[1] = 1
+    identity: str  # tells this study from all others
     base: dict[str, Any]  # the settings of trial 0, with the length and the plan that all trials share
     given: dict[str, Any]  # the settings of the recipe with those of the user
     space: Space

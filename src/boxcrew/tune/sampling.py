@@ -98,7 +98,7 @@ def _relevant(space: Space, params: Params) -> Params:
 def _ask(study: StudyRecord, trials: Sequence[Trial], *, seed: int) -> Params:
     import optuna
 
-    with _quiet():
+    with quiet():
         shadow = optuna.create_study(
             sampler=_sampler(study.sampler, seed),
             direction="maximize" if study.higher_is_better else "minimize",
@@ -162,7 +162,7 @@ def _seed(*parts: int) -> int:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Silence Optuna's lines about each trial, and its notes about what it calls experimental."""
     import optuna
 

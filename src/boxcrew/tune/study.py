@@ -17,6 +17,7 @@ from boxcrew.tune.record import STUDY, StudyRecord, read_study
 from boxcrew.tune.report import write_report
 from boxcrew.tune.runner import Interrupted, Runner
 from boxcrew.tune.settings import TuneConfig
+from boxcrew.tune.storage import Mirror
 from boxcrew.tune.worker import preload
 
 
@@ -26,6 +27,8 @@ def tune(config: TuneConfig, screen: Screen) -> dict[str, Any]:
     with locked(folder, screen.info):
         preload()
         study = prepare_study(config, screen)
+        if study.storage is not None:  # which may be out of reach: then there is no study
+            Mirror.open(study, folder, Ledger(folder=folder), screen.warn)
         study.write(folder)
         return _run(study, folder, screen)
 
@@ -46,7 +49,9 @@ def read_state(folder: Path) -> tuple[StudyRecord, Ledger]:
 
 def _run(study: StudyRecord, folder: Path, screen: Screen) -> dict[str, Any]:
     ledger = Ledger.read(folder)
-    runner = Runner(study=study, folder=folder.resolve(), ledger=ledger, screen=screen)
+    mirror = Mirror.open(study, folder, ledger, screen.warn)
+    mirror.sync()
+    runner = Runner(study=study, folder=folder.resolve(), ledger=ledger, screen=screen, on_change=mirror.sync)
     screen.info(f"study: {folder}")
     try:
         with runner.running():
@@ -54,6 +59,7 @@ def _run(study: StudyRecord, folder: Path, screen: Screen) -> dict[str, Any]:
             finish(runner)
     except Interrupted:
         raise Interrupted(folder) from None
+    mirror.sync(ended=True)
     return write_report(study, folder, ledger, screen)
 
 
