@@ -55,5 +55,7 @@ def record() -> StudyRecord:
         storage=None,
         data_digest="",
         step_seconds=None,
+        machine={},
+        base_cost=None,
         versions={},
     )

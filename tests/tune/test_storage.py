@@ -123,5 +123,5 @@ def test_wrong_urls(url: str, problem: str) -> None:
 def test_a_storage_out_of_reach(record: StudyRecord, ledger: Ledger, tmp_path: Path) -> None:
     for url in (f"sqlite:///{tmp_path / 'no' / 'such.db'}", "postgresql://nowhere.invalid/db"):
         study = record.model_copy(update={"storage": url})
-        with pytest.raises(UsageError, match="cannot be reached|is not installed"):
+        with pytest.raises(UsageError, match=r"cannot be reached|is not installed"):
             Mirror.open(study, ledger.folder, ledger, ignore)

@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
+from boxcrew.api import run_config
 from boxcrew.core.lock_owner import owner_of
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run import train
 from tests.helpers.forked import Forked, boxcrew
 from tests.helpers.once import MakeOnce
 from tests.helpers.runs import newest_tensors, require_equal, rows_without_times
@@ -35,7 +38,13 @@ WORDS = (
 )
 
 
-FORKED = """
+REPEATED = """
+import boxcrew.tune.budget
+boxcrew.tune.budget.REPEATS_SHARE = 9
+"""
+"""The recipe is trained with other seeds too, for which the study is much too short."""
+
+FORKED = REPEATED + """
 import multiprocessing
 import boxcrew.tune.study
 import boxcrew.tune.worker
@@ -72,7 +81,7 @@ def whole(make_once: MakeOnce, table: Path, home: Path) -> Path:
     """A study that was never stopped. Not to be changed."""
 
     def search(folder: Path) -> None:
-        require_finished(begin(table, folder / "study", home, first=""))
+        require_finished(begin(table, folder / "study", home, first=REPEATED))
 
     return make_once("study", search) / "study"
 
@@ -94,7 +103,22 @@ def test_a_study_pauses_promotes_and_completes_its_best(whole: Path) -> None:
     assert report["best"]["trial"] == best["trial"]
     assert report["best"]["value"] == report["best"]["summary"]["accuracy"]
     assert report["test"]["best"] > 0
+    noise = report["recipe"]["noise"]
+    assert (noise["seeds"], noise["values"][0]) == ([0, 1, 2], trials[0]["value"])
     assert report["verdict"]["sentence"]
+
+
+def test_the_best_settings_trained_again_give_the_same_weights(
+    whole: Path, table: Path, tmp_path: Path
+) -> None:
+    best = json.loads((whole / "report.json").read_text())["best"]
+    config = run_config(
+        None, {"recipe": f"study={whole}:best", "data": str(table), "out": tmp_path / "again"}
+    )
+    outcome = train(config, Screen())
+    assert outcome.summary["accuracy"] == best["value"]
+    run = whole / "trials" / f"{best['trial']:04d}"
+    require_equal(newest_tensors(run), newest_tensors(outcome.folder))
 
 
 def test_stopped_and_killed_at_random_moments_it_ends_as_if_it_had_not_been(

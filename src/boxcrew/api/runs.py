@@ -41,6 +41,8 @@ def _start_config(start: str) -> RunConfig:
     """Return the settings of a recipe, or of a YAML file; a path of another kind gets advice."""
     if start in RECIPES.names():
         return RECIPES.get(start)()
+    if start.startswith("study="):
+        return run_config(None, read_yaml(_best_of_study(start)))
     path = Path(start)
     if path.suffix in {".yaml", ".yml"}:
         stored = read_yaml(path)
@@ -55,6 +57,19 @@ def _start_config(start: str) -> RunConfig:
     if path.exists() or "/" in start:
         raise UsageError(f"{start}: not a recipe", advice=f"a data set is given as data={start}")
     return RECIPES.get(start)()
+
+
+def _best_of_study(start: str) -> Path:
+    """Return the file of settings that `study=DIR:best` stands for; `UsageError` if there is none."""
+    folder, _, which = start.removeprefix("study=").rpartition(":")
+    if which != "best":
+        raise UsageError(f"recipe={start}: no such recipe", advice="write recipe=study=DIR:best")
+    file = Path(folder) / "best.yaml"
+    if not file.is_file():
+        raise UsageError(
+            f"recipe={start}: there is no {file}", advice=f"boxcrew tune resume study={folder} ends it"
+        )
+    return file
 
 
 def train_run(config: RunConfig, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:

@@ -15,13 +15,12 @@ from boxcrew.core.version import VERSION
 from boxcrew.hardware.machine import Machine
 from boxcrew.hardware.probe import probe_machine
 from boxcrew.plan.plan import Plan
-from boxcrew.tasks.base import Task
-from boxcrew.tasks.data import TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.propose import can_run_trial, plan_after_trial, plan_before_trial
 from boxcrew.train.run.data import open_task
 from boxcrew.tune.choose import choose_space
+from boxcrew.tune.cost import changes_cost, step_cost
 from boxcrew.tune.record import ETA, Pruner, Sampler, StudyRecord
 from boxcrew.tune.sampling import STARTUP, grid, require_optuna
 from boxcrew.tune.settings import TuneConfig
@@ -64,7 +63,10 @@ def prepare_study(config: TuneConfig, screen: Screen) -> StudyRecord:
             f"{given.data.path}: {reason}: {given.metric} cannot be measured, so nothing can be compared"
         )
     space = choose_space(config.search, given, task_data)
-    plan = _plan(opened, task_data, task, config, screen)
+    machine = _share(probe_machine(), config.workers)
+    planner, plan = plan_before_trial(opened, machine, task_data, task)
+    if config.time is not None and config.time >= WORTH_MEASURING and can_run_trial(opened, plan):
+        _, plan = plan_after_trial(planner, plan, task_data, screen)
     cost = _cost(
         config, given, plan, task_data.num_train, is_length_given=bool({"steps", "epochs"} & words.keys())
     )
@@ -88,6 +90,10 @@ def prepare_study(config: TuneConfig, screen: Screen) -> StudyRecord:
         storage=None if config.storage is None else absolute_url(config.storage),
         data_digest=task_data.digest(),
         step_seconds=cost.step_seconds,
+        machine=machine.tree(),
+        base_cost=step_cost(given, machine)
+        if changes_cost([each.target for each in space.dimensions])
+        else None,
         versions={"boxcrew": VERSION, **{name: version(name) for name in ("torch", "optuna")}},
     )
     if sampler == "grid":
@@ -124,17 +130,9 @@ def _given(config: TuneConfig, words: dict[str, Any]) -> RunConfig:
     return given.changed({"deploy": {"replicas": 1}, "out": None, "name": None})
 
 
-def _plan(opened: RunConfig, task_data: TaskData, task: Task, config: TuneConfig, screen: Screen) -> Plan:
-    """Return the plan of a trial on its share of the machine."""
-    machine = _share(probe_machine(), config.workers)
-    planner, plan = plan_before_trial(opened, machine, task_data, task)
-    if config.time is not None and config.time >= WORTH_MEASURING and can_run_trial(opened, plan):
-        _, plan = plan_after_trial(planner, plan, task_data, screen)
-    return plan
-
-
 def _share(machine: Machine, workers: int) -> Machine:
-    """Return the part of a machine that one of several trials has at once."""
+    """Return the part of a machine that one of several trials has, with nothing else to do."""
+    machine = machine.model_copy(update={"busy_cores": 0.0})
     parts = {"cores": max(1.0, machine.cores // workers), "memory_bytes": machine.memory_bytes // workers}
     devices = [
         device.model_copy(update={"memory_bytes": device.memory_bytes // workers})

@@ -10,7 +10,9 @@ from pydantic import Field
 from boxcrew.core.config import Config
 from boxcrew.core.errors import UsageError
 from boxcrew.core.files import write_json
+from boxcrew.hardware.machine import Machine
 from boxcrew.train.config import RunConfig
+from boxcrew.tune.cost import changes_cost, relative_cost
 from boxcrew.tune.space import Space, with_settings
 
 STUDY, TRIALS, REPEATS = "study.json", "trials", "repeats"
@@ -44,11 +46,23 @@ class StudyRecord(Config):
     storage: str | None  # of Optuna; None: a journal in the directory of the study
     data_digest: str
     step_seconds: float | None  # of the recipe, as planned
+    machine: dict[str, Any]  # that a trial has
+    base_cost: float | None  # of a step of the recipe, if the space has settings that change it
     versions: dict[str, str]
 
     @property
     def base_config(self) -> RunConfig:
         return RunConfig.of(self.base)
+
+    def cost(self, settings: dict[str, Any]) -> float:
+        """Return what a step with these settings is expected to cost, in steps of the recipe."""
+        if self.base_cost is None or not changes_cost(settings):
+            return 1.0
+        try:
+            config = with_settings(self.base_config, settings)
+        except UsageError:  # the trial will say why
+            return 1.0
+        return relative_cost(config, self.base_cost, Machine.of(self.machine))
 
     def config(self, settings: dict[str, Any], rungs: tuple[int, ...], folder: Path) -> RunConfig:
         """Return the settings of a trial in `folder` that is compared after `rungs` steps."""

@@ -158,7 +158,7 @@ class Runner:
             trial=decision.trial,
             params=params,
             settings=settings,
-            rungs=self.study.rungs_for(1.0),
+            rungs=self.study.rungs_for(self.study.cost(settings)),
             bracket=decision.rung,
         )
         self.add(asked)

@@ -1,0 +1,63 @@
+"""What trials cost with other settings, and what there is time for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from boxcrew.api import run_config
+from boxcrew.hardware.probe import probe_machine
+from boxcrew.tune.budget import REPEATS_SHARE, Budget
+from boxcrew.tune.cost import changes_cost, relative_cost, step_cost
+from boxcrew.tune.record import StudyRecord
+from tests.helpers.tiny import BACKBONE
+
+
+def test_larger_inputs_and_batches_cost_more_and_always_the_same(tiny_set: Path) -> None:
+    detector = {"name": "ssdlite", "backbone": BACKBONE, "size": 96}
+    words = {"data": str(tiny_set), "detector": detector, "init": "scratch", "trainable": ["*"], "batch": 4}
+    base, machine = run_config("starter", words), probe_machine().model_copy(update={"busy_cores": 0.0})
+    cost = step_cost(base, machine)
+    assert step_cost(base, machine) == cost
+    assert relative_cost(base, cost, machine) == 1.0
+    assert relative_cost(base.changed({"batch": 8}), cost, machine) == pytest.approx(2.0, rel=0.2)
+    assert relative_cost(base.changed({"detector": {"size": 192}}), cost, machine) > 2.0
+    assert relative_cost(base.changed({"data": "nowhere"}), cost, machine) == 1.0  # the trial will say why
+
+
+def test_which_settings_change_the_cost() -> None:
+    assert not changes_cost(["optim.rate", "transforms.mosaic", "schedule.name"])
+    assert changes_cost(["optim.rate", "detector.size"])
+    assert changes_cost(["batch"])
+
+
+def test_costlier_steps_are_fewer(record: StudyRecord) -> None:
+    assert record.rungs_for(1.0) == (3, 9, 27)
+    assert record.rungs_for(2.0) == (2, 4, 14)
+    assert record.rungs_for(100.0) == (1, 2, 3)  # each rung is a step of its own
+
+
+def budget(*, time: float | None, now: float = 0.0, done: float = 27.0) -> Budget:
+    """Of a study whose steps take a second, in trainings of 27 of them."""
+    return Budget(time=time, now=now, step_seconds=1.0, workers=1, rungs=(3, 9, 27), steps_done=done)
+
+
+def test_the_time_for_the_last_promotion_and_the_repeats_is_kept_back() -> None:
+    assert budget(time=None).allows(10**6)
+    short = budget(time=100.0)  # too short for two repeats of 27 seconds
+    assert not short.allows_repeats()
+    assert short.allows(80)
+    assert not short.allows(81)  # 18 more would take longer than 98
+    assert short.allows_promotion(98)
+    long = budget(time=1000.0)
+    assert long.allows_repeats()
+    assert long.allows(980 - 18 - 54)
+    assert not long.allows(980 - 18 - 54 + 1)
+    assert not budget(time=1000.0, now=950.0).allows_repeats()
+    assert REPEATS_SHARE * 1000 >= 54
+
+
+def test_without_a_time_the_repeats_are_a_small_part_of_the_study() -> None:
+    assert not budget(time=None, done=54 / REPEATS_SHARE - 1).allows_repeats()
+    assert budget(time=None, done=54 / REPEATS_SHARE).allows_repeats()
