@@ -200,3 +200,21 @@ def test_two_at_once_decide_the_same_whatever_takes_long(table: Path, home: Path
     assert {event["slot"] for event in begun} == {0, 1}
     threads = json.loads((studies[0] / "study.json").read_text())["base"]["deploy"]["threads"]
     assert threads * 2 <= max(2, os.cpu_count() or 1)
+
+
+FEW_FAILURES = """
+import boxcrew.tune.runner
+boxcrew.tune.runner.MOST_FAILURES = 2
+"""
+
+
+def test_trials_that_all_fail_stop_the_study(table: Path, home: Path, tmp_path: Path) -> None:
+    words = ("optim.rate=1e30", "search.optim.rate=1e29..1e30:log", "pruner=none", "guard.failures=1")
+    process = begin(table, tmp_path / "failing", home, *words, first=FORKED + FEW_FAILURES)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1, out + err
+    assert "trial 0 failed: " in out
+    assert "2 trials in a row failed" in err
+    ends = [event for event in events(tmp_path / "failing") if event["event"] == "ended"]
+    assert [event["value"] for event in ends] == [None, None]
+    assert all(event["failure"] for event in ends)

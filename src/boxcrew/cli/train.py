@@ -12,7 +12,7 @@ from boxcrew.api import plan_run, resume_run, run_config, train_run
 from boxcrew.cli.document import INTERRUPTED
 from boxcrew.cli.output import Output, parse_settings, require
 from boxcrew.compare.trainings import SETTINGS
-from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.errors import BoxcrewError, UsageError
 from boxcrew.core.parent_process import LAUNCHER, die_with
 from boxcrew.deploy.processes.collectives import DistributedGroup, ReplicaGroup
 from boxcrew.deploy.processes.environments import read_environment
@@ -26,6 +26,7 @@ from boxcrew.train.run.record import plan_before
 from boxcrew.train.run.replicas import run_parameter_server, train_replica
 from boxcrew.train.run.status import record_failure
 from boxcrew.train.run.stored_settings import resumed_settings
+from boxcrew.tune.record import STUDY
 
 
 def train_command(words: list[str], out: Output, *, only_explain: bool) -> None:
@@ -48,6 +49,9 @@ def resume_command(words: list[str], out: Output) -> None:
 
         resume_comparison(folder, tree, out)
         return
+    if (folder / STUDY).is_file():
+        advice = f"boxcrew tune resume study={folder}"
+        raise UsageError(f"run={folder}: a study, not a run", advice=advice)
     folder = run_of_stage(folder) or folder
     # Not what `resume_run` would warn of: it does so, in the process of the chief.
     config = resumed_settings(require_run(folder), tree, lambda _: None)

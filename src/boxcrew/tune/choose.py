@@ -7,7 +7,9 @@ from typing import Any, get_args
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import suggest
+from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.data import TaskData
+from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.train.config import RunConfig
 from boxcrew.train.run.stored_settings import flat
 from boxcrew.tune.ready import ReadyName, ready_space
@@ -36,7 +38,17 @@ def choose_space(search: object, base: RunConfig, task_data: TaskData) -> Space:
     targets = {dimension.target for dimension in own}
     ready = [] if name is None else ready_space(name, base, task_data)
     dimensions = [*(each for each in ready if each.target not in targets), *own]
+    for dimension in own:
+        _require_for_data(dimension, task_data)
     return Space(dimensions=ordered([_simplified(each, dimensions, base) for each in dimensions]))
+
+
+def _require_for_data(dimension: Dimension, task_data: TaskData) -> None:
+    """Raise `UsageError` for augmentation that does nothing to this kind of data."""
+    group, _, name = dimension.target.partition(".")
+    if group == "augment" and isinstance(task_data.facts, ExampleFacts):
+        value = dimension.choices[-1] if dimension.choices else dimension.high
+        AugmentConfig.of({name: value}).require_for(task_data.facts.kind)
 
 
 def _simplified(dimension: Dimension, all_: Sequence[Dimension], base: RunConfig) -> Dimension:

@@ -1,4 +1,4 @@
-"""The cost of a step with other settings: larger networks or inputs get as many seconds, not as many steps."""
+"""The cost of a step with other settings: larger networks or inputs get equal seconds, not equal steps."""
 
 from __future__ import annotations
 
