@@ -74,3 +74,17 @@ def test_there_is_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         make_run(tmp_path / str(number))
     monkeypatch.setattr(folders, "MAX_RUNS", 5)
     assert keys(tmp_path) == list("01234")
+
+
+def test_what_may_not_be_seen_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run(tmp_path / "mine")
+    make_run(tmp_path / "theirs")
+    original = Path.stat
+
+    def stat(path: Path, **options: bool) -> os.stat_result:
+        if "theirs" in path.parts:
+            raise PermissionError(13, "Permission denied")
+        return original(path, **options)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert keys(tmp_path) == ["mine"]

@@ -69,19 +69,19 @@ class _Edge:
 
 
 class _Routes:
-    """The routes. Starlette calls each in a thread, since files may be slow."""
+    """The routes. Those that read runs are called in threads, since files may be slow."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
         self._page = read_page(_PAGE)
 
-    def index(self, request: Request) -> Response:
+    async def index(self, request: Request) -> Response:
         return page_response(self._page, "index.html", request)
 
-    def static(self, request: Request) -> Response:
+    async def static(self, request: Request) -> Response:
         return page_response(self._page, request.path_params["name"], request)
 
-    def live(self, _: Request) -> Response:
+    async def live(self, _: Request) -> Response:
         return json_response({"live": True})
 
     def runs(self, _: Request) -> Response:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from boxcrew.core.lock_owner import LOCK
-from boxcrew.serve.watch.reading import Record, opened
+from boxcrew.serve.watch.reading import Record, is_file, is_folder, opened
 
 Kind = Literal["run", "staged", "stage", "comparison"]
 
@@ -44,7 +44,7 @@ def find_runs(roots: tuple[Path, ...]) -> list[Found]:
     found: list[Found] = []
     visits = iter(range(_MAX_FOLDERS))
     for root, name in zip(roots, names, strict=True):
-        if not root.is_dir() or _kind(root) is not None:
+        if not is_folder(root) or _kind(root) is not None:
             found += _entries(Found(key=name, name=name, folder=root))
         else:
             prefix = f"{name}/" if len(roots) > 1 else ""
@@ -91,11 +91,11 @@ def _entries(found: Found) -> Iterator[Found]:
 
 def _kind(folder: Path) -> Kind | None:
     """Return what a folder is; None if it is no run."""
-    if (folder / "comparison.json").is_file():
+    if is_file(folder / "comparison.json"):
         return "comparison"
-    if (folder / "stages.json").is_file():
+    if is_file(folder / "stages.json"):
         return "staged"
-    return "run" if any((folder / name).is_file() for name in _SIGNS) else None
+    return "run" if any(is_file(folder / name) for name in _SIGNS) else None
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -33,6 +33,23 @@ def opened(path: Path) -> Iterator[BufferedReader | None]:
         yield file
 
 
+def is_file(path: Path) -> bool:
+    """Return whether there is a file that may be seen."""
+    return stat.S_ISREG(_mode(path))
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether there is a folder that may be seen."""
+    return stat.S_ISDIR(_mode(path))
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except (OSError, ValueError):
+        return 0
+
+
 class Record:
     """A JSON object that may hold anything: what is asked for has the type asked for, or is None."""
 

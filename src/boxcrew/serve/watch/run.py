@@ -16,7 +16,7 @@ from boxcrew.serve.watch.folders import Found, readable
 from boxcrew.serve.watch.log import Log
 from boxcrew.serve.watch.pictures import list_pictures, read_picture
 from boxcrew.serve.watch.plan_rows import plan_rows, read_plan
-from boxcrew.serve.watch.reading import JsonFile, Record, opened
+from boxcrew.serve.watch.reading import JsonFile, Record, is_folder, opened
 from boxcrew.serve.watch.state import STATUS, SUMMARY, Lock, State, state_of
 
 METRICS = {"AP": True, "accuracy": True, "perplexity": False, "frechet": False, "val_loss": False}
@@ -42,7 +42,7 @@ class WatchedRun:
 
     def state(self, lock: Lock) -> State:
         """Return what the run is doing. `lock` is its own, or that of the run whose stage it is."""
-        if not self.found.folder.is_dir():
+        if not is_folder(self.found.folder):
             return State(name="waiting" if self.found.kind == "stage" else "gone")
         if self.found.stage in {"waiting", "finished"}:
             return State(name="waiting" if self.found.stage == "waiting" else "finished")

@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Lock as ThreadLock
 
 from boxcrew.serve.watch.folders import Found, find_runs
+from boxcrew.serve.watch.reading import is_file
 from boxcrew.serve.watch.run import WatchedRun
 from boxcrew.serve.watch.state import Lock, StateName
 
@@ -79,7 +80,7 @@ def _sum_up(run: WatchedRun, line: Tree, parts: Sequence[Tree]) -> Tree:
     summed_up: Tree = {"parts": len(parts), "parts_finished": num_finished}
     if line["state"] in {"finished", "gone"}:
         return summed_up
-    if run.found.kind == "comparison" and (run.found.folder / "compare.json").is_file():
+    if run.found.kind == "comparison" and is_file(run.found.folder / "compare.json"):
         return {**summed_up, "state": "finished", "reason": None}
     name: StateName = "killed"
     if current is not None or line["state"] == "preparing":

@@ -193,7 +193,7 @@ function showChoices(names) {
 }
 
 function announce(text, isBad = false) {
-  byId("connection").textContent = text;
+  if (byId("connection").textContent !== text) byId("connection").textContent = text; // said aloud each time
   byId("connection").classList.toggle("bad", isBad);
 }
 
