@@ -41,7 +41,7 @@ def begin(table: Path, out: Path, /, **changes: Any) -> None:
         ({"search": {"transforms": {"flip": "0,0.5"}}}, "no such setting of this recipe"),
         (
             {"search": {"augment": {"flip": "0,0.5"}}},
-            r"augment\.flip=0\.5: for images; the data holds numbers",
+            r"augment\.flip=0\.5: for images; the data holds tables",
         ),
         ({"search": {"optim": {"name": "sgd,ftrl", "momentum": "0..0.9"}}}, "has no effect with optim.name="),
         ({"sampler": "grid"}, "a grid needs values"),
