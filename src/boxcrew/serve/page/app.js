@@ -17,6 +17,7 @@ const workspace = new Workspace({
   outdated: () => void loadModels(),
   changed: showPlace,
   picked: () => live.close(),
+  failed: showProblem,
 });
 const live = new Live({
   panes: () => workspace.panes,
@@ -65,7 +66,7 @@ async function take(...files) {
   if (accepted.length === 0) return;
   if (workspace.panes.length === 0 && !(await loadModels())) return;
   if (live.on) live.close();
-  await Promise.all(accepted.map((file) => workspace.add(file, file.name || "photo")));
+  await workspace.add(accepted);
 }
 
 /** Shows the panes when there is something in them, and the place to drop photos large when there is not. */

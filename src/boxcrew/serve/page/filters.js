@@ -78,12 +78,13 @@ export class Filters {
   #showScores(detections) {
     const counts = new Array(BARS).fill(0);
     for (const { score } of detections) counts[Math.min(BARS - 1, Math.floor(score * BARS))] += 1;
-    const most = Math.sqrt(Math.max(1, ...counts));
+    const most = Math.log2(1 + Math.max(1, ...counts));
     const bars = children(find(this.root, ".scores"), BARS, () =>
       document.createElementNS("http://www.w3.org/2000/svg", "rect"),
     );
     bars.forEach((bar, number) => {
-      const height = (Math.sqrt(counts[number]) / most) * 24; // by the root: one strong box stays visible
+      const share = Math.log2(1 + counts[number]) / most; // one strong box beside many weak ones stays visible
+      const height = 24 * share;
       const place = { x: (number * 100) / BARS + 0.4, y: 24 - height, width: 100 / BARS - 0.8, height };
       for (const [name, size] of Object.entries(place)) bar.setAttribute(name, size.toFixed(2));
       bar.classList.toggle("passes", (number + 1) / BARS > this.threshold);

@@ -14,6 +14,7 @@ import { localize, text } from "./texts.js";
 /** @typedef {import("./types.js").Detection} Detection */
 /** @typedef {import("./types.js").Model} Model */
 /** @typedef {import("./types.js").Outcome} Outcome */
+/** @typedef {import("./service.js").ServiceError} ServiceError */
 
 /**
  * @typedef {object} View what a pane shows
@@ -35,10 +36,10 @@ export class Pane {
   /**
    * @param {Model[]} models
    * @param {Model} model
-   * @param {{hidden: Set<string>, onModel: () => void, onFilter: () => void, onAgain: () => void}} options
-   *   `hidden` are the classes that are not shown, in all panes
+   * @param {{hidden: Set<string>, onModel: () => void, onFilter: () => void, onAgain: () => void,
+   *   onProblem: (error: ServiceError) => void}} options `hidden` are the classes that are not shown, in all panes
    */
-  constructor(models, model, { hidden, onModel, onFilter, onAgain }) {
+  constructor(models, model, { hidden, onModel, onFilter, onAgain, onProblem }) {
     const template = find(document, "#pane");
     this.element = template.content.firstElementChild.cloneNode(true);
     this.models = models;
@@ -48,10 +49,12 @@ export class Pane {
     this.table = new ObjectTable(find(this.element, "tbody"), (number) => this.#highlight(number));
     this.#offerModels(onModel);
     find(this.element, ".again").addEventListener("click", onAgain);
-    this.canvas.addEventListener("pointermove", (event) => this.#point(event));
+    for (const kind of ["pointermove", "pointerdown"]) {
+      this.canvas.addEventListener(kind, (event) => this.#point(/** @type {PointerEvent} */ (event)));
+    }
     this.canvas.addEventListener("pointerleave", () => this.#highlight(-1));
     for (const button of this.element.querySelectorAll(".formats button")) {
-      button.addEventListener("click", () => this.#download(button.value));
+      button.addEventListener("click", () => this.#download(button.value).catch(onProblem));
     }
     new ResizeObserver(() => this.paint()).observe(find(this.element, ".stage"));
     this.filters.reset(model);
@@ -172,11 +175,11 @@ export class Pane {
   }
 
   /** @param {string} format */
-  #download(format) {
+  async #download(format) {
     const { answer, model, shown: detections } = this;
     if (answer === undefined || this.#view === null) return;
     const { name, stem } = this.#view;
     const { source } = this.#extent();
-    void download(format, { name, stem, answer, model, detections, source, threshold: this.filters.threshold });
+    await download(format, { name, stem, answer, model, detections, source, threshold: this.filters.threshold });
   }
 }

@@ -96,6 +96,10 @@ export function refusal(file) {
   return null;
 }
 
+function tooLarge() {
+  return new ServiceError({ message: text("download.large"), advice: text("download.large.advice") });
+}
+
 /**
  * Returns the content of a canvas as a file.
  * @param {HTMLCanvasElement} canvas
@@ -105,7 +109,7 @@ export function refusal(file) {
 export function canvasBlob(canvas, type) {
   return new Promise((resolve, reject) => {
     const done = (/** @type {Blob | null} */ blob) =>
-      blob === null ? reject(new Error("the canvas is too large")) : resolve(blob);
+      blob === null ? reject(tooLarge()) : resolve(blob);
     canvas.toBlob(done, type, 0.92);
   });
 }

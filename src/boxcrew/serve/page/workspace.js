@@ -27,14 +27,15 @@ export class Workspace {
 
   /**
    * @param {{announce: (line: string) => void, outdated: () => void, changed: () => void,
-   *   picked: () => void}} options
+   *   picked: () => void, failed: (error: ServiceError) => void}} options
    *   `announce` tells screen readers, `outdated` is called when an answer comes from other weights than known,
    *   `changed` when a photo was chosen or the last one forgotten, `picked` before the visitor's choice is shown
    */
-  constructor({ announce, outdated, changed, picked }) {
+  constructor({ announce, outdated, changed, picked, failed }) {
     this.announce = announce;
     this.outdated = outdated;
     this.changed = changed;
+    this.failed = failed;
     this.root = find(document, "#panes");
     this.history = new History(find(document, "#history"), {
       choose: (photo) => {
@@ -71,17 +72,18 @@ export class Workspace {
   }
 
   /**
-   * Adds a photo and asks the models for its objects.
-   * @param {Blob} blob
-   * @param {string} name
+   * Adds photos, shows the first, and asks the models for the objects of all.
+   * @param {File[]} files at least one
    */
-  async add(blob, name) {
-    const photo = new Photo(blob, name);
-    this.history.add(photo);
-    const shown = this.choose(photo);
-    await photo.makeThumbnail();
-    this.#showHistory();
-    await shown;
+  async add(files) {
+    const photos = files.map((file) => new Photo(file, file.name || "photo"));
+    for (const photo of [...photos].reverse()) this.history.add(photo); // the strip begins with the last one
+    await this.choose(photos[0]);
+    for (const photo of photos) {
+      this.#askAll(photo);
+      await photo.makeThumbnail(); // one at a time: large photos need much memory while they are decoded
+      this.#showHistory();
+    }
   }
 
   /**
@@ -91,9 +93,7 @@ export class Workspace {
   async choose(photo) {
     const before = this.current;
     this.current = photo;
-    for (const { model } of this.panes) {
-      if (!photo.outcomes.has(model.name)) void this.#ask(photo, model);
-    }
+    this.#askAll(photo);
     this.changed();
     this.#showHistory();
     await this.#show(photo);
@@ -117,6 +117,7 @@ export class Workspace {
       hidden: this.#hidden,
       onModel: () => this.showAgain(),
       onFilter: () => this.#filtered(),
+      onProblem: this.failed,
       onAgain: () => this.current && void this.#ask(this.current, pane.model),
     });
     this.panes.push(pane);
@@ -131,6 +132,17 @@ export class Workspace {
     const { name, stem, kind } = photo;
     for (const pane of this.panes) {
       pane.show({ name, stem, kind, source, width, height, outcome: photo.outcomes.get(pane.model.name) });
+    }
+  }
+
+  /**
+   * Asks the models of the panes, unless they were asked before.
+   * @param {Photo} photo
+   */
+  #askAll(photo) {
+    if (photo.life.signal.aborted) return;
+    for (const { model } of this.panes) {
+      if (!photo.outcomes.has(model.name)) void this.#ask(photo, model);
     }
   }
 
