@@ -49,6 +49,7 @@ class Admission:
     def __init__(self, *, workers: int, most_photos: int, most_bytes: int) -> None:
         self.workers, self.most_photos, self.most_bytes = workers, most_photos, most_bytes
         self.num_photos = self.num_requests = self.num_bytes = 0
+        self.num_done = 0  # photos that have left their threads, ever
         self.is_draining = False
         self._photo_seconds = 0.05
         self._lock = threading.Lock()  # photos are counted by their threads
@@ -86,6 +87,7 @@ class Admission:
         """Count a photo as done, after so many seconds in its thread; None if it never began."""
         with self._lock:
             self.num_photos -= 1
+            self.num_done += 1
             if seconds is not None:
                 self._photo_seconds += _SMOOTHING * (seconds - self._photo_seconds)
 

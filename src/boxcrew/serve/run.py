@@ -17,6 +17,7 @@ from boxcrew.core.errors import BoxcrewError
 from boxcrew.serve.app import build_app
 from boxcrew.serve.follow import follow
 from boxcrew.serve.listening import BACKLOG, listen, url_of
+from boxcrew.serve.memory import limit_free_memory, return_free_memory, stay_small
 from boxcrew.serve.models import ModelSource
 from boxcrew.serve.protocol import MAX_HEADER_BYTES, Protocol
 from boxcrew.serve.service import Service
@@ -30,6 +31,7 @@ def serve(config: ServeConfig, sources: Sequence[ModelSource], announce: Callabl
     """Answer requests until a signal ends the process. `announce` is told the URL as soon as a client can
     connect. `ModelError` if a model cannot be used.
     """
+    limit_free_memory()
     service = Service.of(config, sources)
     with listen(config.host, config.port) as listener:
         url = url_of(listener)
@@ -67,19 +69,21 @@ async def _run(
         await asyncio.sleep(0)
     announce()
     failure: BoxcrewError | None = None
-    following: asyncio.Future[None] | None = None
+    watches: list[asyncio.Future[None]] = []
     try:
         await service.pool.run(service.models.open)
         gc.freeze()
+        return_free_memory()
         service.warm.set()
         service.log.write("ready", models=service.models.names())
+        watches.append(asyncio.ensure_future(stay_small(service.admission)))
         if service.config.follow:
-            following = asyncio.ensure_future(follow(service))
+            watches.append(asyncio.ensure_future(follow(service)))
     except BoxcrewError as error:
         failure, server.should_exit = error, True
     await running
-    if following is not None:
-        following.cancel()
+    for watch in watches:
+        watch.cancel()
     service.pool.close()
     return failure
 

@@ -25,6 +25,8 @@ class OnnxRuntime:
         options = runtime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = _ERRORS_ONLY
+        # Its own pools of memory only grow; the system's are as fast, and give back what is free.
+        options.enable_cpu_mem_arena = options.enable_mem_pattern = False
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             # From memory, so that nothing on disk is opened beside the file that was verified.
@@ -37,6 +39,10 @@ class OnnxRuntime:
                 f"{model.path}: ONNX Runtime {runtime.__version__} cannot use it: {reason}",
                 advice="install the version that boxcrew names, or export the model again",
             ) from None
+        # The library would keep the file for another attempt on another device.
+        self._session.disable_fallback()
+        if hasattr(self._session, "_model_bytes"):
+            self._session._model_bytes = None
         self._inputs = tuple(each.name for each in self._session.get_inputs())
         self.precision = model.info.precision
 

@@ -1,0 +1,51 @@
+"""Keeps the memory of the process small: what photos have used is given back to the system."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+from functools import cache
+
+from boxcrew.serve.admission import Admission
+
+_ARENAS, _MMAP_THRESHOLD, _TRIM_THRESHOLD = -8, -3, -1  # parameters of glibc's mallopt
+_LARGE = 8 * 1024 * 1024  # bytes of a block that is given back as soon as it is free
+_INTERVAL = 1.0  # seconds between two looks at whether there is anything to give back
+_KEPT = 64 * 1024 * 1024  # free bytes that are kept at the end of the heap
+
+
+def limit_free_memory() -> None:
+    """Let all threads share one heap, and large blocks be given back at once. Without glibc nothing is
+    changed. To be called before there are threads.
+    """
+    libc = _libc()
+    if libc is not None:
+        for parameter, value in ((_ARENAS, 1), (_MMAP_THRESHOLD, _LARGE), (_TRIM_THRESHOLD, _KEPT)):
+            libc.mallopt(parameter, value)
+
+
+def return_free_memory() -> None:
+    """Give all free memory back to the system, which takes some milliseconds."""
+    libc = _libc()
+    if libc is not None:
+        libc.malloc_trim(0)
+
+
+async def stay_small(admission: Admission) -> None:
+    """Give back what photos have used as soon as none is there, for ever."""
+    num_done = 0
+    while True:
+        await asyncio.sleep(_INTERVAL)
+        if admission.num_photos == 0 and admission.num_done != num_done:
+            num_done = admission.num_done
+            await asyncio.to_thread(return_free_memory)
+
+
+@cache
+def _libc() -> ctypes.CDLL | None:
+    """Return glibc, or None where the process uses another library."""
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+    except OSError:
+        return None
+    return libc if hasattr(libc, "mallopt") and hasattr(libc, "malloc_trim") else None
