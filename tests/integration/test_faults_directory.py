@@ -7,19 +7,22 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from boxcrew.core.config import read_yaml
+from boxcrew.core.config import read_yaml, to_yaml
 from boxcrew.core.errors import UsageError
 from boxcrew.train.config import RunConfig
+from boxcrew.train.loop.checkpoint import list_checkpoints
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run import resume
+from boxcrew.train.run import lease, resume
 from boxcrew.train.run.lock import locked
+from tests.helpers.forked import boxcrew
 from tests.helpers.runs import newest_tensors, require_equal, require_same_run
 
 Run = Callable[..., Outcome]
@@ -27,6 +30,11 @@ Run = Callable[..., Outcome]
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def finished(folder: Path) -> dict[str, bytes]:
+    """Return the contents of files that are not being written under another name."""
+    return {name: content for name, content in contents(folder).items() if "/." not in name}
 
 
 def test_two_runs_in_one_directory(photos: Path, whole: Path, tmp_path: Path, run: Run) -> None:
@@ -45,6 +53,44 @@ def test_two_runs_in_one_directory(photos: Path, whole: Path, tmp_path: Path, ru
             resume(out, {"steps": 9}, Screen())
         assert contents(out) == before
     assert resume(out, {"steps": 9}, Screen()).summary["steps"] == 9
+
+
+AS_ELSEWHERE = """
+import socket
+from boxcrew.train.run import lease
+socket.gethostname = lambda: "elsewhere"
+lease.RENEWAL = 0.05
+"""
+
+
+def test_a_chief_that_wakes_up_late(
+    config: Callable[..., RunConfig],
+    photos: Path,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run on another host is stopped, and another takes its directory over -> when it goes on it writes
+    nothing, and says why it ends.
+    """
+    out, settings = tmp_path / "run", tmp_path / "settings.yaml"
+    settings.write_text(to_yaml(config(photos, out, steps=9999, saver={"every_steps": 1}, trial=False)))
+    process = boxcrew("train", str(settings), first=AS_ELSEWHERE, cwd=tmp_path, HOME=str(home))
+    end = time.monotonic() + 60
+    while len(list_checkpoints(out / "checkpoints")) < 2:
+        assert time.monotonic() < end
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    monkeypatch.setattr(lease, "EXPIRY", 1.0)
+    os.kill(process.pid, signal.SIGSTOP)
+    with locked(out, print):
+        before = finished(out)
+        os.kill(process.pid, signal.SIGCONT)
+        _, err = process.communicate(timeout=30)
+        assert finished(out) == before
+    assert process.returncode == 1
+    assert f"{out}: taken over by process {os.getpid()} on " in err
+    assert "nothing more is written there" in err
 
 
 def test_a_directory_that_only_a_lock_is_in(photos: Path, tmp_path: Path, run: Run) -> None:

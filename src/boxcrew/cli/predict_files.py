@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from boxcrew.cli.output import Output
 from boxcrew.core.errors import BoxcrewError, UsageError
-from boxcrew.core.lock_owner import LOCK
+from boxcrew.core.lock_owner import LOCK_FILES
 from boxcrew.train.run.directory import locked_folder
 
 
@@ -44,7 +44,7 @@ def output_folder(out: Path | None, default: Path, info: Callable[[str], None]) 
         except UsageError as error:
             advice = error.advice or "give a directory that can be written to with out=DIR"
             raise UsageError(error.message, advice=advice) from None
-        if any(path.name != LOCK for path in folder.iterdir()):
+        if any(path.name not in LOCK_FILES for path in folder.iterdir()):
             raise UsageError(f"out={folder}: not empty", advice="give a directory that does not exist yet")
         yield folder
 

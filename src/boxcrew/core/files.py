@@ -8,14 +8,18 @@ from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 
+from boxcrew.core.fence import require_own
+
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file, then rename it to `path`. If that fails, the old file stays."""
+    require_own(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         write(temporary)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
+        require_own(path)  # once more: the process may have been stopped for long
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -45,6 +49,7 @@ def _encoded(text: str) -> bytes:
 
 def append(path: Path, text: str) -> None:
     """Add all of `text` to a file, or none of it."""
+    require_own(path)
     with path.open("ab", buffering=0) as file:
         size = file.tell()
         try:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import psutil
 
-LOCK = "lock"
+LOCK, LEASE = "lock", "lease"  # files: who has the directory, and what is renewed while it is used
+LOCK_FILES = frozenset({LOCK, LEASE})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,11 @@ class Owner:
 
     def is_dead(self) -> bool:
         """Return whether the process has surely ended. That of another host is taken to be alive."""
-        return self.host == socket.gethostname() and start_time(self.pid) != self.born
+        return self.is_here() and start_time(self.pid) != self.born
+
+    def is_here(self) -> bool:
+        """Return whether the process is, or was, one of this host."""
+        return self.host == socket.gethostname()
 
 
 def owner_of(folder: Path) -> Owner | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from boxcrew.core.errors import UsageError
-from boxcrew.core.lock_owner import LOCK
+from boxcrew.core.lock_owner import LOCK_FILES
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.directory import choose_folder
 from boxcrew.train.run.lock import locked
@@ -70,6 +70,8 @@ def _new_folder(config: TuneConfig) -> Path:
         raise UsageError(
             f"out={folder}: a study that has begun", advice=f"boxcrew tune resume study={folder}"
         )
-    if folder.is_file() or (folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())):
+    if folder.is_file() or (
+        folder.is_dir() and any(path.name not in LOCK_FILES for path in folder.iterdir())
+    ):
         raise UsageError(f"out={folder}: not empty", advice="give a directory that does not exist yet")
     return folder

@@ -91,13 +91,6 @@ def test_a_number_that_came_again_is_another_process(tmp_path: Path) -> None:
     assert len(warnings) == 1
 
 
-def test_of_another_host_one_cannot_know(tmp_path: Path) -> None:
-    other = replace(Owner.me(), host="elsewhere", pid=2**22 + 1)
-    (tmp_path / LOCK).write_text(json.dumps(asdict(other)))
-    with pytest.raises(UsageError, match="on elsewhere"), locked(tmp_path, nowhere):
-        pytest.fail("two owners")
-
-
 @pytest.mark.parametrize("content", ["", "{", '{"pid": 1}', "[]"])
 def test_a_lock_that_was_never_finished_is_nobodys(tmp_path: Path, content: str) -> None:
     (tmp_path / LOCK).write_text(content)

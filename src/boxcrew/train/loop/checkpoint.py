@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from boxcrew.core.errors import ModelError
+from boxcrew.core.fence import require_own
 from boxcrew.core.files import flush
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.nets.weights import write_tensors
@@ -74,6 +75,7 @@ def broadcast_checkpoint(checkpoint: Checkpoint | None, group: ReplicaGroup) -> 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     """Write `folder/<step>`. If that fails or is cut off, no reader will ever choose what is there."""
     path = folder / f"{checkpoint.step:08d}"
+    require_own(path)
     temporary = folder / f".{path.name}.{os.getpid()}"
     for leftover in folder.glob(".[0-9]*.[0-9]*"):  # of processes that were killed while writing
         shutil.rmtree(leftover, ignore_errors=True)
@@ -89,6 +91,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
         (temporary / _COMMIT).write_text(json.dumps(commit))
         flush(temporary / _COMMIT)
         flush(temporary)
+        require_own(path)  # once more: writing takes long
         if path.exists():  # a resumed run reaches the same step again
             shutil.rmtree(path)
         temporary.replace(path)
@@ -169,6 +172,7 @@ def remove_newer(folder: Path, *, than: int) -> None:
 
 
 def _remove(path: Path) -> None:
+    require_own(path)
     # The marker first, so that a half-removed checkpoint is never taken for a complete one.
     (path / _COMMIT).unlink(missing_ok=True)
     shutil.rmtree(path, ignore_errors=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from boxcrew.core.errors import ModelError, UsageError
-from boxcrew.core.lock_owner import LOCK
+from boxcrew.core.lock_owner import LOCK_FILES
 from boxcrew.train.loop.checkpoint import list_checkpoints
 from boxcrew.train.run.lock import locked
 
@@ -63,7 +63,11 @@ def _refuse_foreign(folder: Path) -> None:
     """
     if folder.is_file():
         raise UsageError(f"out={folder}: is a file", advice="give a directory that does not exist yet")
-    if folder.is_dir() and any(p.name not in {LOCK, JOB} for p in folder.iterdir()) and not is_run(folder):
+    if (
+        folder.is_dir()
+        and not is_run(folder)
+        and any(p.name not in {*LOCK_FILES, JOB} for p in folder.iterdir())
+    ):
         raise UsageError(
             f"out={folder}: not empty, and not a run", advice="give a directory that does not exist yet"
         )

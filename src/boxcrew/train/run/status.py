@@ -34,6 +34,9 @@ def record_failure(folders: Sequence[Path], reason: str, *, is_own: bool) -> Non
     `is_own` says that the chief has failed by an error of its own: what it has written about it stays.
     """
     for folder in folders:
+        owner = owner_of(folder)
+        if owner is not None and not owner.is_dead():
+            continue  # another process goes on with the run
         for name, key in ((STATUS, "reason"), (SUMMARY, "stopped_because")):
             with suppress(OSError, ValueError):  # there may be none yet, or no room
                 record = read_record(folder, name)
