@@ -117,6 +117,14 @@ def focus(page: Page, key: str) -> None:
     eventually(page, "key => document.querySelector('#head h2')?.textContent === key", key)
 
 
+def tick(page: Page, label: str) -> None:
+    """Tick a box, which is drawn anew then."""
+    box = page.get_by_label(label, exact=True)
+    if not box.is_checked():
+        box.click()
+    assert page.get_by_label(label, exact=True).is_checked()
+
+
 def test_a_finished_run(page: Page) -> None:
     focus(page, "train")
     page.wait_for_selector("[data-section=plan] table")
@@ -140,7 +148,7 @@ def test_a_finished_run(page: Page) -> None:
 
 def test_curves_grow_while_one_looks(page: Page, runs: Path) -> None:
     focus(page, "growing")
-    page.get_by_label("Show the curves of growing").check()
+    tick(page, "Show the curves of growing")
     label = "document.querySelector('#charts svg')?.getAttribute('aria-label') ?? ''"
     eventually(page, f"({label}).includes('growing 0.1724')")
     grows(runs / "growing", 30, 61, state="running")
@@ -161,6 +169,23 @@ def test_several_runs_are_laid_over_each_other(page: Page) -> None:
     assert "six/yolo" in label
     page.locator("#charts svg").first.hover()
     eventually(page, "document.querySelector('.reading').textContent.includes('six/yolo')")
+
+
+def test_charts_are_chosen(page: Page) -> None:
+    focus(page, "train")
+    tick(page, "Show the curves of train")
+    page.locator("#picker summary").click()
+    tick(page, "AP75")
+    eventually(
+        page, "() => [...document.querySelectorAll('figcaption')].some(each => each.textContent === 'AP75')"
+    )
+    page.get_by_label("AP75", exact=True).press("Escape")
+    assert page.is_hidden("#choices")
+    page.select_option("#axis", "time")
+    eventually(
+        page,
+        "() => document.querySelector('#charts svg').getAttribute('aria-label').includes('training time')",
+    )
 
 
 def test_with_keys_alone(page: Page) -> None:

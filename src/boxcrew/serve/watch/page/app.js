@@ -252,6 +252,13 @@ function listen() {
   change("log", "change", (event) => keep("log", event.target.checked));
   change("filter", "input", show);
   change("large", "click", (event) => event.target === event.currentTarget && event.currentTarget.close());
+  // The list of charts closes as menus do.
+  document.addEventListener("click", (event) => byId("picker").contains(event.target) || (byId("picker").open = false));
+  change("picker", "keydown", (event) => {
+    if (event.key !== "Escape") return;
+    byId("picker").open = false;
+    byId("picker").querySelector("summary").focus();
+  });
   document.addEventListener("visibilitychange", () => !document.hidden && soon());
   byId("smoothing").value = page.smoothing;
   byId("log").checked = page.log;
