@@ -26,8 +26,6 @@ def tune_command(words: list[str], out: Output) -> None:
     own = {key: tree.pop(key) for key in _OWN if key in tree}
     if names:
         own["recipe"] = names[0]
-    if "data" not in tree:
-        raise UsageError("data= is missing", advice="boxcrew tune data=photos time=2h")
     config = TuneConfig.of({**own, "settings": tree})
     try:
         out.result(tune(config, out))
