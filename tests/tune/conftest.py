@@ -50,6 +50,7 @@ def record() -> StudyRecord:
         rungs=(3, 9, 27),
         seed=0,
         workers=1,
+        devices=(),
         trials=None,
         time=None,
         storage=None,

@@ -40,6 +40,20 @@ def test_what_is_drawn_depends_on_the_results_alone(record: StudyRecord, sampler
     assert draw(other, trials[:3], 3) != trials[3].asked.params
 
 
+def test_cma_draws_its_own_state_again(record: StudyRecord) -> None:
+    pytest.importorskip("cmaes")
+    study = record.model_copy(update={"sampler": "cma", "pruner": "none", "rungs": (27,)})
+    trials: list[Trial] = []
+    for number in range(STARTUP + 14):
+        params = draw(study, trials, number)
+        assert params is not None
+        asked = Asked(trial=number, params=params, settings={}, rungs=(27,), bracket=0)
+        trials.append(Trial(asked=asked, begun=0, values={0: 1.0 - params["net.dropout"]}))
+    dropouts = [trial.asked.params["net.dropout"] for trial in trials]
+    assert sum(dropouts[-7:]) < sum(dropouts[:7])
+    assert draw(study, trials[:-1], len(trials) - 1) == trials[-1].asked.params
+
+
 def test_the_sampler_learns(record: StudyRecord) -> None:
     trials = drawn(record, STARTUP + 12)
     dropouts = [trial.asked.params["net.dropout"] for trial in trials]

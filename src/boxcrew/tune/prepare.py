@@ -73,6 +73,10 @@ def prepare_study(config: TuneConfig, screen: Screen) -> StudyRecord:
     pruner = _pruner(config, cost)
     sampler = _sampler(config, cost, pruner)
     require_optuna(sampler)
+    if sampler == "cma" and (pruner != "none" or config.workers > 1):
+        raise UsageError(
+            "sampler=cma: learns from whole trainings, one after the other", advice="pruner=none workers=1"
+        )
     study = StudyRecord(
         identity=secrets.token_hex(8),
         base=_base(given, plan, words, steps=cost.steps).tree(),
@@ -85,6 +89,7 @@ def prepare_study(config: TuneConfig, screen: Screen) -> StudyRecord:
         rungs=_rungs(cost.steps) if pruner != "none" else (cost.steps,),
         seed=given.seed,
         workers=config.workers,
+        devices=_devices(given, machine) if config.workers > 1 else (),
         trials=config.trials,
         time=config.time,
         storage=None if config.storage is None else absolute_url(config.storage),
@@ -128,6 +133,11 @@ def _given(config: TuneConfig, words: dict[str, Any]) -> RunConfig:
     if given.steps is None and given.epochs is None:
         raise UsageError("trials need a length in steps", advice="give epochs= or steps= for a trial")
     return given.changed({"deploy": {"replicas": 1}, "out": None, "name": None})
+
+
+def _devices(given: RunConfig, machine: Machine) -> tuple[str, ...]:
+    """Return the accelerators that trainings at once share out, unless the user has named a device."""
+    return tuple(device.name for device in machine.accelerators) if given.device == "auto" else ()
 
 
 def _share(machine: Machine, workers: int) -> Machine:

@@ -41,6 +41,7 @@ class StudyRecord(Config):
     )  # steps at which trials are compared; the last is the full length
     seed: int
     workers: int
+    devices: tuple[str, ...]  # accelerators, of which each training at once has one; none: as the recipe says
     trials: int | None  # the most there may be
     time: float | None  # seconds that the study may take
     storage: str | None  # of Optuna; None: a journal in the directory of the study

@@ -101,7 +101,8 @@ class Runner:
         for number in numbers:
             while len(self._workers) >= self.study.workers:
                 self._collect_some()
-            self.begin(Decision(kind="go_on", rung=len(self.study.rungs) - 1, repeat=number))
+            decision = Decision(kind="go_on", rung=len(self.study.rungs) - 1, repeat=number)
+            self.begin(decision, slot=number % self.study.workers)
         self.wait_for_all()
 
     def wait_for_all(self) -> None:
@@ -120,6 +121,8 @@ class Runner:
         config = self.study.config(asked.settings, rungs, self.folder / name)
         if job.repeat is not None:
             config = config.changed({"seed": self.study.seed + job.repeat})
+        if devices := self.study.devices:
+            config = config.changed({"device": devices[job.slot % len(devices)]})
         return Work(config=config.tree(), pause_at=None if is_last else rungs[job.rung])
 
     def _decide(self, slot: int, time_: float) -> None:

@@ -15,7 +15,7 @@ import random
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from boxcrew.core.errors import UsageError
 from boxcrew.train.run.stored_settings import flat
@@ -25,6 +25,9 @@ from boxcrew.tune.space import Dimension, Params, Space, with_settings
 
 if TYPE_CHECKING:
     import optuna
+
+Notes = dict[str, Any]
+"""Attributes that a sampler gives a trial in Optuna's storage."""
 
 STARTUP = 8
 """Trials that are drawn at random before the sampler learns from them, trial 0 among them."""
@@ -96,6 +99,14 @@ def _relevant(space: Space, params: Params) -> Params:
 
 
 def _ask(study: StudyRecord, trials: Sequence[Trial], *, seed: int) -> Params:
+    notes = _notes(study, trials) if study.sampler == "cma" else [{} for _ in trials]
+    return _ask_optuna(study, trials, notes, seed=seed)[0]
+
+
+def _ask_optuna(
+    study: StudyRecord, trials: Sequence[Trial], notes: Sequence[Notes], *, seed: int
+) -> tuple[Params, Notes]:
+    """Return the values that the sampler draws after these trials, and what it notes for itself."""
     import optuna
 
     with quiet():
@@ -103,15 +114,33 @@ def _ask(study: StudyRecord, trials: Sequence[Trial], *, seed: int) -> Params:
             sampler=_sampler(study.sampler, seed),
             direction="maximize" if study.higher_is_better else "minimize",
         )
-        for trial in trials:
-            shadow.add_trial(frozen(trial, study))
+        for trial, noted in zip(trials, notes, strict=True):
+            earlier = frozen(trial, study)
+            earlier.system_attrs = noted
+            shadow.add_trial(earlier)
         asked = shadow.ask()
         params: Params = {}
         for dimension in study.space.dimensions:
             settings = study.space.settings(params)
             if dimension.matters({key: settings.get(key) for key in dimension.only}):
                 params[dimension.name] = _suggest(asked, dimension)
-        return params
+        return params, dict(shadow.trials[-1].system_attrs)
+
+
+def _notes(study: StudyRecord, trials: Sequence[Trial]) -> list[Notes]:
+    """Return what CMA-ES noted when it drew each of the trials: its state, which it finds nowhere else. It is
+    made by drawing them again, so that nothing has to be stored that only Python could read.
+    """
+    notes: list[Notes] = []
+    for trial in trials:
+        noted: Notes = {}
+        for attempt in range(_ATTEMPTS if trial.number else 0):
+            seed = _seed(study.seed, trial.number, attempt)
+            params, noted = _ask_optuna(study, trials[: trial.number], notes, seed=seed)
+            if params == trial.asked.params:
+                break
+        notes.append(noted)
+    return notes
 
 
 def _suggest(asked: optuna.Trial, dimension: Dimension) -> object:
