@@ -226,6 +226,28 @@ def test_ctrl_c_stops_all_at_the_same_step(start: Start, tmp_path: Path) -> None
     assert "at most 2 steps ahead of each other" in (tmp_path / "run" / "train.log").read_text()
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_one_that_is_told_to_leave_is_no_failure(start: Start, tmp_path: Path, rank: int) -> None:
+    """As a scheduler does that takes one machine back: all save, and the run can go on without it."""
+    process = start("steps=100000", *TWO["ddp"], "--json")
+    wait_for_step(tmp_path / "run", 2, process)
+    replicas = replicas_of(process)
+    replicas[rank].terminate()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 75, (out, err)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    reason = f"replica {rank} was preempted"
+    assert (summary["state"], summary["stopped_because"]) == ("interrupted", reason)
+    assert f"preempted: saved at step {summary['steps']}, nothing has failed" in err
+    assert "error:" not in err
+    document = json.loads(out)
+    assert (document["error"], document["exit"], document["run"]) == ("preempted", 75, "run")
+    assert (tmp_path / "run" / "checkpoints" / f"{summary['steps']:08d}" / "COMMIT").is_file()
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert (status["state"], status["reason"]) == ("interrupted", reason)
+    assert not (tmp_path / "run" / "lock").exists()
+
+
 def train_anew(
     launcher: str, *words: str, photos: Path, home: Path, place: Path, timeout: float
 ) -> subprocess.CompletedProcess[str]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from boxcrew.core.errors import PREEMPTED
 from boxcrew.report.json_array import JsonArray
 
 INTERRUPTED = 130  # exit code after Ctrl-C
@@ -77,7 +78,8 @@ class Document:
         result = self.result if isinstance(self.result, dict) else {}
         if not failure.message and "error" in result:  # the chief's document, passed on
             return result
-        reason = "interrupted" if failure.exit_code == INTERRUPTED else f"exit code {failure.exit_code}"
+        orderly = {INTERRUPTED: "interrupted", PREEMPTED: "preempted"}
+        reason = orderly.get(failure.exit_code, f"exit code {failure.exit_code}")
         error = {
             "error": failure.message or reason,
             "advice": failure.advice,

@@ -12,7 +12,7 @@ from boxcrew.api import plan_run, resume_run, run_config, train_run
 from boxcrew.cli.document import INTERRUPTED
 from boxcrew.cli.output import Output, parse_settings, require
 from boxcrew.compare.trainings import SETTINGS
-from boxcrew.core.errors import BoxcrewError, UsageError
+from boxcrew.core.errors import PREEMPTED, BoxcrewError, UsageError
 from boxcrew.core.parent_process import LAUNCHER, die_with
 from boxcrew.deploy.processes.collectives import DistributedGroup, ReplicaGroup
 from boxcrew.deploy.processes.environments import read_environment
@@ -91,18 +91,22 @@ def _run(
     else:
         num_servers = planned_servers(config, env.world_size) if env.rank == 0 else 0
         group = DistributedGroup(env, num_servers=num_servers)
+    preempted = False
     try:
         if group.is_chief:
             outcome = work(group)
             out.result({"run": str(outcome.folder), **outcome.summary})
             if outcome.interrupted:
-                sys.exit(INTERRUPTED)
+                sys.exit(PREEMPTED if outcome.preempted else INTERRUPTED)
         elif group.is_server:
             run_parameter_server(group, Screen())
         else:
-            train_replica(group, Screen())
+            preempted = train_replica(group, Screen())
     except (Exception, KeyboardInterrupt) as error:
         group.report_failure(str(error) if isinstance(error, BoxcrewError) else repr(error))
         raise
     finally:
         group.close()
+    if preempted:
+        group.wait_for_chief()
+        sys.exit(PREEMPTED)

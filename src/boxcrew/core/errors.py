@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+PREEMPTED = 75
+"""Exit code of replicas of which some were told to leave: all is saved, and the run can go on elsewhere."""
+
 
 class BoxcrewError(Exception):
     """An error in one line (with file and value), and in `advice` what to do about it."""

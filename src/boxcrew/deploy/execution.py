@@ -98,6 +98,13 @@ class PlanProcess:
         elapsed, stop, interrupted = numbers.tolist()
         return RunStatus(elapsed=elapsed, stop=stop > 0, interrupted=interrupted > 0)
 
+    def preempted_replicas(self, *, is_told: bool) -> tuple[int, ...]:
+        """Return the replicas that were told to end, unless all were. Collective."""
+        told = torch.zeros(self.group.num_replicas)
+        told[self.group.rank] = float(is_told)
+        self.group.all_reduce(told)
+        return () if told.all() else tuple(told.nonzero().flatten().tolist())
+
     def broadcast_command(self, command: str) -> None:
         """Send a command to the other replicas, which must be serving; an empty one lets them go on."""
         if not self.has_full_state:

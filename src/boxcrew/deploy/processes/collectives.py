@@ -25,6 +25,7 @@ from boxcrew.hardware.machine import Host
 
 TIMEOUT = timedelta(hours=2)
 """For one message. Long, because a chief may evaluate for long: heartbeats show earlier who is gone."""
+LAST_WORDS = 120.0  # seconds at most that a chief takes to write its last files
 _BROKEN = ("connection", "peer", "timed out", "timeout", "broken pipe", "socket", "abort")
 """Words in torch's errors about broken connections."""
 Wait = Callable[[], None]
@@ -86,6 +87,9 @@ class ReplicaGroup:
         """Tell the other processes that this one has failed."""
 
     def close(self) -> None: ...
+
+    def wait_for_chief(self) -> None:
+        """Wait until the chief has ended, if it is on this host: a launcher ends it with the first of all."""
 
 
 class DistributedGroup(ReplicaGroup):
@@ -165,11 +169,8 @@ class DistributedGroup(ReplicaGroup):
         """End this process at once, whatever its main thread waits for, because of a lost one. That is killed
         if it can be: the launcher waits for it.
         """
-        member = self._members[rank]
-        with suppress(psutil.Error):
-            process = psutil.Process(member.process)
-            is_member = member.host == socket.gethostname() and process.create_time() == member.created
-            if is_member and IS_LOST in message:  # one that has failed ends by itself
+        if IS_LOST in message and (process := self._local_process(rank)) is not None:
+            with suppress(psutil.Error):  # one that has failed ends by itself
                 process.kill()
         print(f"error: {message}\n  {RESUME_ADVICE}", file=sys.stderr, flush=True)
         os._exit(1)
@@ -181,6 +182,20 @@ class DistributedGroup(ReplicaGroup):
         self._heartbeat.close()
         with suppress(*CONNECTION_ERRORS):  # the group may have lost a member
             dist.destroy_process_group()
+
+    def wait_for_chief(self) -> None:
+        if (process := self._local_process(0)) is not None:
+            with suppress(psutil.Error):
+                process.wait(LAST_WORDS)
+
+    def _local_process(self, rank: int) -> psutil.Process | None:
+        """Return the process of a rank; None if it has ended, or is on another host."""
+        member = self._members[rank]
+        with suppress(psutil.Error):
+            process = psutil.Process(member.process)
+            if member.host == socket.gethostname() and process.create_time() == member.created:
+                return process
+        return None
 
     @contextmanager
     def waiting(self) -> Iterator[None]:

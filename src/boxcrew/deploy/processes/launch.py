@@ -16,7 +16,7 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalEx
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.errors import PREEMPTED, BoxcrewError
 from boxcrew.core.parent_process import LAUNCHER, RUN_FOLDERS
 from boxcrew.deploy.processes.environments import LOCALHOST, process_name
 from boxcrew.deploy.processes.heartbeat import IS_LOST, RESUME_ADVICE, UNREACHABLE
@@ -71,6 +71,8 @@ def start_processes(
         try:
             elastic_launch(config, sys.executable)("-m", "boxcrew", *words)
         except ChildFailedError as error:
+            if _is_preempted(error.failures):  # the chief has said so
+                sys.exit(PREEMPTED)
             reason = _reason(error.failures, Path(folder), num_replicas)
             code = error.failures[0].exitcode if reason is None else 0
             own = reason or f"replica 0 ended with exit code {code}"
@@ -90,6 +92,12 @@ def _run_folders() -> list[Path]:
     """Return the directories that the chief has named."""
     file = Path(os.environ[RUN_FOLDERS])
     return [Path(line) for line in file.read_text().splitlines()] if file.is_file() else []
+
+
+def _is_preempted(failures: Mapping[int, ProcessFailure]) -> bool:
+    """Return whether the processes have ended in order, because some of them were told to."""
+    codes = {failure.exitcode for failure in failures.values()}
+    return PREEMPTED in codes and codes <= {PREEMPTED, -signal.SIGTERM}
 
 
 def _reason(failures: Mapping[int, ProcessFailure], folder: Path, num_replicas: int) -> str | None:

@@ -85,6 +85,8 @@ class Trainer:
     elapsed: float = field(default=0.0, init=False)  # seconds of training, including those before a resume
     stop_reason: str | None = field(default=None, init=False)
     interrupted: bool = field(default=False, init=False)  # stopped from outside: the run can be resumed
+    preempted: tuple[int, ...] = field(default=(), init=False)  # replicas told to end, if others were not
+    _is_told: bool = field(default=False, init=False)  # whether this process got a signal to end
     _is_stopped: bool = field(default=False, init=False)  # on all replicas
     _batches: Callable[[int], Iterator[Batch]] | None = field(default=None, init=False)
     _batches_replaced: bool = field(default=False, init=False)  # since the current iterator was made
@@ -105,9 +107,10 @@ class Trainer:
         """End the run after the current step."""
         self.stop_reason = self.stop_reason or reason
 
-    def interrupt(self, reason: str) -> None:
+    def interrupt(self, reason: str, *, by_signal: bool = False) -> None:
         """End the run after the current step, without evaluation or anything else that takes long."""
         self.interrupted = True
+        self._is_told |= by_signal
         self.stop(reason)
 
     def fit(self, batches: Callable[[int], Iterator[Batch]]) -> None:
@@ -121,6 +124,9 @@ class Trainer:
                 self._roll_back()
             self._run_steps(self._batches(self.step))
         self.deployment.finalize()
+        self.preempted = self.deployment.preempted_replicas(is_told=self._is_told)
+        if self.preempted:
+            self.stop_reason = f"{' and '.join(f'replica {rank}' for rank in self.preempted)} was preempted"
         for hook in self.hooks:
             hook.end(self)
 

@@ -22,6 +22,7 @@ class Outcome:
     task_data: TaskData
     summary: dict[str, Any]
     interrupted: bool
+    preempted: bool = False  # interrupted because only some of its replicas were told to end
     trouble: str | None = None  # the files that could not be written, and why
     stage_folders: tuple[Path, ...] = ()  # if the run has stages
 
@@ -53,6 +54,8 @@ def print_result(outcome: Outcome, metric: str, screen: Screen) -> None:
         screen.warn(f"{summary['skipped_steps']} steps were skipped{times}")
     if summary["stopped_because"]:
         screen.info(f"stopped: {summary['stopped_because']}")
+    if outcome.preempted:
+        screen.info(f"preempted: saved at step {summary['steps']}, nothing has failed")
     if outcome.interrupted:
         screen.info(f"to continue: boxcrew resume run={outcome.folder}")
 

@@ -59,18 +59,22 @@ def end_replicas(group: ReplicaGroup) -> None:
     group.broadcast_json(None)
 
 
-def train_replica(group: ReplicaGroup, screen: Screen) -> None:
-    """Train as a replica that is not the chief, until the run ends. Nothing is written but logs."""
+def train_replica(group: ReplicaGroup, screen: Screen) -> bool:
+    """Train as a replica that is not the chief, until the run ends. Nothing is written but logs. Return
+    whether it has ended because some replicas were preempted.
+    """
+    preempted = False
     received = group.broadcast_json(None)
     while received is not None:
-        _train_session(received, group, screen)
+        preempted = _train_session(received, group, screen)
         if received["is_last"]:
-            return
+            return preempted
         with ignore_stop_signals():  # the chief decides: it may be solving a stage
             received = group.broadcast_json(None)
+    return preempted
 
 
-def _train_session(received: Mapping[str, Any], group: ReplicaGroup, screen: Screen) -> None:
+def _train_session(received: Mapping[str, Any], group: ReplicaGroup, screen: Screen) -> bool:
     config, plan = RunConfig.of(received["config"]), Plan.of(received["plan"])
     folder = Path(received["folder"])
     _open_log(screen, folder, f"replica_{group.rank}")
@@ -85,13 +89,15 @@ def _train_session(received: Mapping[str, Any], group: ReplicaGroup, screen: Scr
         setup = RunSetup.of(config, plan, task_data, task=task, folder=folder, screen=screen)
         checkpoint = broadcast_checkpoint(None, group) if received["resumes"] else None
         with deploy(plan, group=group) as deployment:
-            _train(setup, deployment, checkpoint)
+            return _train(setup, deployment, checkpoint)
     finally:
         screen.close_log()
 
 
-def _train(setup: RunSetup, deployment: Deployment, checkpoint: Checkpoint | None) -> None:
-    """Train the same steps as the chief, without evaluations, summaries or files."""
+def _train(setup: RunSetup, deployment: Deployment, checkpoint: Checkpoint | None) -> bool:
+    """Train the same steps as the chief, without evaluations, summaries or files. Return whether some
+    replicas were preempted.
+    """
     deployment.setup_module(setup.task)
     plan = deployment.plan
     task_data = setup.cached_data(plan.cache_bytes)
@@ -112,6 +118,7 @@ def _train(setup: RunSetup, deployment: Deployment, checkpoint: Checkpoint | Non
     finally:
         stop.restore()
     setup.screen.info(f"ended after step {trainer.step}: {trainer.stop_reason or 'the run is over'}")
+    return bool(trainer.preempted)
 
 
 def _open_log(screen: Screen, folder: Path, name: str) -> None:

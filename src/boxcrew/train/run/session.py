@@ -136,6 +136,7 @@ class Session:
             folder=self.folder,
             summary=self._write_summary(trainer, hooks, state=state, advice=advice),
             interrupted=trainer.interrupted,
+            preempted=bool(trainer.preempted),
             task_data=task_data,
             trouble=hooks.problems(),
         )

@@ -54,7 +54,7 @@ class StopOnSignal(Hook):
                 self.restore()
             name = signal.Signals(number).name
             self._screen.info(f"{name}: finishing the step and saving; a second signal stops at once")
-            trainer.interrupt(f"stopped by {name}")
+            trainer.interrupt(f"stopped by {name}", by_signal=True)
 
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, stop)
