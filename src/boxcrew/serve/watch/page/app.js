@@ -140,6 +140,7 @@ function focusOn(key) {
   const isAlone = page.chosen.length === 0 || (page.chosen.length === 1 && page.chosen[0] === before);
   if (run && isAlone) page.chosen = isLeaf(run) ? [key] : partsOf(run);
   soon();
+  if (matchMedia("(max-width: 860px)").matches) byId("main").scrollIntoView(); // which is below the list there
 }
 
 const axes = { step: number, epoch: number, time: duration };
