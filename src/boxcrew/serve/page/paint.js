@@ -41,6 +41,30 @@ export function paint(canvas, scene, pen) {
   paintTags(context, scene, scale, pen);
 }
 
+/** The copy of a large photo in the size that is painted, made once: each move of a slider paints again. */
+export class Reduced {
+  #copy = document.createElement("canvas");
+  /** @type {ImageBitmap | null} */
+  #original = null;
+
+  /**
+   * Returns the copy of a photo for a canvas. What is small, or moves, is returned itself.
+   * @param {ImageBitmap | HTMLVideoElement | null} source
+   * @param {HTMLCanvasElement} canvas
+   */
+  of(source, { width, height }) {
+    if (!(source instanceof ImageBitmap) || source.width <= width) return source;
+    const copy = this.#copy;
+    if (this.#original !== source || copy.width !== width || copy.height !== height) {
+      [copy.width, copy.height, this.#original] = [width, height, source];
+      const context = /** @type {CanvasRenderingContext2D} */ (copy.getContext("2d"));
+      context.imageSmoothingQuality = "high";
+      context.drawImage(source, 0, 0, width, height);
+    }
+    return copy;
+  }
+}
+
 /**
  * Returns the number of the smallest box around a point in pixels of the photo, or -1.
  * @param {Detection[]} detections

@@ -5,7 +5,7 @@ import { download } from "./downloads.js";
 import { showFacts, showSpeed } from "./facts.js";
 import { Filters } from "./filters.js";
 import { showNotice } from "./notice.js";
-import { boxAt, paint } from "./paint.js";
+import { boxAt, paint, Reduced } from "./paint.js";
 import { isSameShape } from "./photo.js";
 import { ObjectTable } from "./table.js";
 import { localize, text } from "./texts.js";
@@ -32,6 +32,7 @@ export class Pane {
   /** @type {View | null} */
   #view = null;
   #highlighted = -1; // number among the shown detections
+  #reduced = new Reduced();
 
   /**
    * @param {Model[]} models
@@ -113,7 +114,8 @@ export class Pane {
     this.#fit(width, height);
     const pen = 2.2 * window.devicePixelRatio;
     const detections = this.shown;
-    const scene = { source, width, height, detections, colors: this.model.colors };
+    const small = this.#reduced.of(source, this.canvas);
+    const scene = { source: small, width, height, detections, colors: this.model.colors };
     paint(this.canvas, { ...scene, highlighted: this.#highlighted }, pen);
     const label = text("canvas.label", { name: view.name, count: detections.length });
     this.canvas.setAttribute("aria-label", label);

@@ -7,7 +7,7 @@ export const CHINESE = {
   "theme.auto": "自动",
   "theme.light": "浅色",
   "theme.dark": "深色",
-  api: "接口文档",
+  api: "接口",
   "drop.title": "把照片拖到这里",
   "drop.more": "也可以粘贴、选择文件，或使用摄像头",
   "drop.anywhere": "也可以随时拖入或粘贴",
