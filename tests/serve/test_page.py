@@ -108,6 +108,7 @@ def test_dropped_photo(visit: Visit, photo: bytes, found: list[dict[str, Any]]) 
     drop(page, {"street.jpg": photo})
     set_threshold(page, 0.01)
     check_rows(page, found)
+    expect(page.locator(".caption")).to_have_text("street.jpg · 480 × 360")
     canvas = page.locator("canvas")
     expect(canvas).to_have_attribute("aria-label", re.compile(rf"street\.jpg with {len(found)} boxes"))
     # The best box is painted over the others: in the middle of its left edge there is its color.

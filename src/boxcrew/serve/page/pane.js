@@ -92,6 +92,7 @@ export class Pane {
     find(this.element, ".counts").textContent = done
       ? text("objects.filtered", { shown: shown.length, all: answer.detections.length })
       : "";
+    find(this.element, ".caption").textContent = this.#caption();
     find(this.element, ".empty").hidden = !done || shown.length > 0;
     find(this.element, "table").hidden = shown.length === 0;
     for (const button of this.element.querySelectorAll(".formats button")) button.disabled = !done || this.#view?.moving;
@@ -128,6 +129,12 @@ export class Pane {
     if (answer === undefined) return { source, width, height };
     const same = source !== null && isSameShape(answer, { width, height });
     return { source: same ? source : null, width: answer.width, height: answer.height };
+  }
+
+  #caption() {
+    if (this.#view === null) return "";
+    const { width, height } = this.#extent();
+    return width ? `${this.#view.name} · ${width} × ${height}` : this.#view.name;
   }
 
   /**
