@@ -24,15 +24,20 @@ def serve_command(words: list[str], out: Output) -> None:
     try:
         _serve(config, out)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _PACKAGES:
+        package = (error.name or "").partition(".")[0]
+        if package not in {*_PACKAGES, "ray"}:
             raise
-        raise UsageError(f"{error.name} is not installed", advice="pip install 'boxcrew[serve]'") from None
+        extras = "serve,ray" if config.on == "ray" else "serve"
+        raise UsageError(f"{package} is not installed", advice=f"pip install 'boxcrew[{extras}]'") from None
 
 
 def _serve(config: ServeConfig, out: Output) -> None:
     from boxcrew.cli.served_files import served_files
-    from boxcrew.serve.run import serve
 
+    if config.on == "ray":
+        from boxcrew.serve.ray import serve_on_ray as serve
+    else:
+        from boxcrew.serve.run import serve
     sources = served_files(config, out)
     serve(config, sources, _announcement(sources))
 

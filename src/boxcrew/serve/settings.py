@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -49,12 +49,21 @@ class ServeConfig(Config):
     follow: bool = False
     """Take a new file as soon as one replaces the old."""
 
+    on: Literal["machine", "ray"] = "machine"
+    """Where it runs: in a process of this machine, or as replicas on a cluster of Ray."""
+    replicas: int = Field(default=0, ge=0, le=10_000)
+    """Replicas on Ray, at most; 0 for as many as its cores allow."""
+
     @model_validator(mode="after")
     def _is_consistent(self) -> ServeConfig:
         if (self.run is None) is not bool(self.runs):
             raise UsageError("run=: give either run= or runs=", advice="boxcrew serve run=runs/detect/train")
         if self.label_studio is not None and not self.label_studio.is_dir():
             raise UsageError(f"label_studio={self.label_studio}: no such folder")
+        if self.on == "ray" and self.follow:
+            raise UsageError("follow=true: not with on=ray", advice="serve the new file with a new command")
+        if self.on == "machine" and self.replicas:
+            raise UsageError("replicas=: only with on=ray", advice="workers= are those of this process")
         if self.token is not None:
             require_token(self.token)
         if self.token is None and not is_loopback(self.host):

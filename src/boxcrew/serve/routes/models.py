@@ -37,6 +37,9 @@ async def reload_model(request: Request) -> Response:
     """Serve the file of a model as it is now, if it answers; else the old one goes on."""
     service = service_of(request)
     service.require_ready()
+    if service.config.on == "ray":
+        message, advice = "this would be one replica of several", "serve the new file with a new command"
+        raise RefusedError(409, "bad_request", message, advice=advice)
     name = service.models.get(request.path_params["name"]).name
     try:
         model = await service.pool.run(partial(service.models.reload, name))
