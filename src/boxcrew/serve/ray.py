@@ -120,6 +120,7 @@ def deployment(config: ServeConfig, sources: Sequence[ModelSource]) -> Any:
         "health_check_timeout_s": 2 * _HEALTH_SECONDS,
         "graceful_shutdown_timeout_s": config.drain,
         "max_constructor_retry_count": 1,
+        "logging_config": {"enable_access_log": False},  # the service has a log of its own
     }
     own = config.model_copy(update={"workers": workers})
     replica = ray_serve.deployment(**options)(ray_serve.ingress()(Replica))
