@@ -10,6 +10,7 @@ from boxcrew.api import run_config
 from boxcrew.hardware.probe import probe_machine
 from boxcrew.tune.budget import REPEATS_SHARE, Budget
 from boxcrew.tune.cost import changes_cost, relative_cost, step_cost
+from boxcrew.tune.ledger import Asked, Begun, Ended, Ledger
 from boxcrew.tune.record import StudyRecord
 from tests.helpers.tiny import BACKBONE
 
@@ -40,24 +41,39 @@ def test_costlier_steps_are_fewer(record: StudyRecord) -> None:
 
 def budget(*, time: float | None, now: float = 0.0, done: float = 27.0) -> Budget:
     """Of a study whose steps take a second, in trainings of 27 of them."""
-    return Budget(time=time, now=now, step_seconds=1.0, workers=1, rungs=(3, 9, 27), steps_done=done)
+    return Budget(
+        time=time, now=now, step_seconds=1.0, starting=1.0, workers=1, rungs=(3, 9, 27), steps_done=done
+    )
 
 
 def test_the_time_for_the_last_promotion_and_the_repeats_is_kept_back() -> None:
     assert budget(time=None).allows(10**6)
-    short = budget(time=100.0)  # too short for two repeats of 27 seconds
+    short = budget(time=100.0)  # too short for two repeats of 28 seconds
     assert not short.allows_repeats()
-    assert short.allows(80)
-    assert not short.allows(81)  # 18 more would take longer than 98
-    assert short.allows_promotion(98)
+    assert short.allows(98 - 1 - 19 - 2)
+    assert not short.allows(98 - 1 - 19 - 2 + 1)  # with the last promotion and the test it takes longer
+    assert short.allows_promotion(98 - 1 - 2)
     long = budget(time=1000.0)
     assert long.allows_repeats()
-    assert long.allows(980 - 18 - 54)
-    assert not long.allows(980 - 18 - 54 + 1)
+    assert long.allows(980 - 1 - 19 - 56 - 2)
+    assert not long.allows(980 - 1 - 19 - 56 - 2 + 1)
     assert not budget(time=1000.0, now=950.0).allows_repeats()
-    assert REPEATS_SHARE * 1000 >= 54
 
 
 def test_without_a_time_the_repeats_are_a_small_part_of_the_study() -> None:
     assert not budget(time=None, done=54 / REPEATS_SHARE - 1).allows_repeats()
     assert budget(time=None, done=54 / REPEATS_SHARE).allows_repeats()
+
+
+def test_what_trainings_take_is_learnt_from_those_that_ended(record: StudyRecord, tmp_path: Path) -> None:
+    study = record.model_copy(update={"time": 1000.0, "step_seconds": 5.0})
+    ledger = Ledger(folder=tmp_path)
+    before = Budget.of(study, ledger, 0.0)
+    assert (before.step_seconds, before.steps_done) == (5.0, 0.0)
+    ledger.add(Asked(trial=0, params={}, settings={}, rungs=(3, 9, 27), bracket=0))
+    for job, (begins, ends) in enumerate(((0, 3), (3, 9))):
+        ledger.add(Begun(job=job, trial=0, rung=job, slot=0, begins=float(begins), ends=float(ends)))
+        trained = 2.0 * (ends - begins)
+        ledger.add(Ended(job=job, value=0.5, seconds=trained + 1.5, trained=trained, at=40.0))
+    after = Budget.of(study, ledger, 40.0)
+    assert (after.step_seconds, after.starting, after.steps_done) == (2.0, 1.5, 9.0)

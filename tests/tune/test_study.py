@@ -73,10 +73,13 @@ def require_finished(process: Forked) -> str:
     return out
 
 
+TIMES = {"at", "seconds", "trained"}
+
+
 def events(study: Path) -> list[Mapping[str, Any]]:
     """All events but for their times."""
     lines = (study / "events.jsonl").read_text().splitlines()
-    return [{key: value for key, value in json.loads(line).items() if key != "at"} for line in lines]
+    return [{key: value for key, value in json.loads(line).items() if key not in TIMES} for line in lines]
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 from typing import Self
 
@@ -16,66 +17,79 @@ MARGIN = 0.02
 """Share of the time that is kept for the report, and for steps that take longer than before."""
 
 
+STARTING = 2.0
+"""Seconds that the process of a training is assumed to take besides training, until they are measured."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """The time that a study has, how much of it has passed, and what a step of the recipe takes."""
+    """The time that a study has, how much of it has passed, and what trainings take."""
 
     time: float | None  # seconds; None: as long as it takes
     now: float
-    step_seconds: float | None  # of the study's clock, with everything around the steps; None: not known yet
+    step_seconds: float | None  # of a step of the recipe; None: not known yet
+    starting: float  # seconds of a training besides its steps: the start of its process, its evaluation
     workers: int
     rungs: tuple[int, ...]
     steps_done: float  # of the recipe
+    repeats_left: int = REPEATS
 
     @classmethod
     def of(cls, study: StudyRecord, ledger: Ledger, now: float) -> Self:
-        """Return the budget of a study that has run for `now` seconds."""
-        done = sum(job.ends - job.begins for job in ledger.jobs if job.job in ledger.ends)
-        measured = now * study.workers / done if done else study.step_seconds
+        """Return the budget of a study that has run for `now` seconds, from what its trainings took."""
+        ended = [(job, ledger.ends[job.job]) for job in ledger.jobs if job.job in ledger.ends]
+        measured = [(job, end) for job, end in ended if end.failure is None]
+        steps = sum(job.length(study.rungs) for job, _ in measured)
+        besides = [end.seconds - end.trained for _, end in measured]
         return cls(
             time=study.time,
             now=now,
-            step_seconds=measured,
+            step_seconds=sum(end.trained for _, end in measured) / steps if steps else study.step_seconds,
+            starting=statistics.median(besides) if besides else STARTING,
             workers=study.workers,
             rungs=study.rungs,
-            steps_done=done,
+            steps_done=sum(job.length(study.rungs) for job, _ in ended),
+            repeats_left=len(ledger.missing_repeats(REPEATS)),
         )
 
     def allows(self, steps: float) -> bool:
         """Return whether the search may go on with a training of so many steps."""
-        return self._fits(steps + self._last_promotion, spare=self._repeats_seconds)
+        last = self._seconds(self.rungs[-1] - self.rungs[-2]) if len(self.rungs) > 1 else 0.0
+        return self._fits(self._seconds(steps) + last + self._repeats_seconds + self._test_seconds)
 
     def allows_promotion(self, steps: float) -> bool:
         """Return whether the best trial may be trained to the end."""
-        return self._fits(steps)
+        return self._fits(self._seconds(steps) + self._test_seconds)
 
     def allows_repeats(self) -> bool:
         """Return whether there is time for the repeats of the recipe, in a reasonable part of the study."""
-        return self._may_repeat and self._fits(0, spare=self._repeats_seconds)
+        return (
+            self.repeats_left > 0
+            and self._may_repeat
+            and self._fits(self._repeats_seconds + self._test_seconds)
+        )
 
-    def _fits(self, steps: float, *, spare: float = 0.0) -> bool:
-        if self.time is None or self.step_seconds is None:
-            return True
-        return self.now + steps * self.step_seconds + spare <= self.time * (1 - MARGIN)
+    def _fits(self, seconds: float) -> bool:
+        return self.time is None or self.now + seconds <= self.time * (1 - MARGIN)
+
+    def _seconds(self, steps: float) -> float:
+        """Return what a training of so many steps takes."""
+        return self.starting + steps * (self.step_seconds or 0.0)
 
     @property
-    def _last_promotion(self) -> int:
-        """The most steps that it takes to complete a trial that has been compared at all."""
-        return self.rungs[-1] - self.rungs[-2] if len(self.rungs) > 1 else 0
-
-    @property
-    def _repeats_steps(self) -> int:
-        return REPEATS * self.rungs[-1]
+    def _test_seconds(self) -> float:
+        """The seconds of the two evaluations on the test split: each about as long as one in a training."""
+        return 2 * self.starting
 
     @property
     def _repeats_seconds(self) -> float:
-        if not self._may_repeat or self.step_seconds is None:
+        if not self._may_repeat:
             return 0.0
-        rounds = -(-REPEATS // self.workers)
-        return rounds * self.rungs[-1] * self.step_seconds
+        rounds = -(-self.repeats_left // self.workers)
+        return rounds * self._seconds(self.rungs[-1])
 
     @property
     def _may_repeat(self) -> bool:
-        if self.time is not None and self.step_seconds is not None:
-            return self._repeats_steps * self.step_seconds <= REPEATS_SHARE * self.time * self.workers
-        return self._repeats_steps <= REPEATS_SHARE * self.steps_done
+        if self.time is not None:
+            return REPEATS * self._seconds(self.rungs[-1]) <= REPEATS_SHARE * self.time * self.workers
+        return REPEATS * self.rungs[-1] <= REPEATS_SHARE * self.steps_done

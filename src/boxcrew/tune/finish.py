@@ -11,7 +11,7 @@ from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.directory import read_record
 from boxcrew.train.run.validate import ValConfig, validate
 from boxcrew.tune.best import best_yaml, winner_of
-from boxcrew.tune.budget import REPEATS, Budget
+from boxcrew.tune.budget import Budget
 from boxcrew.tune.ledger import Ledger, Trial
 from boxcrew.tune.record import TRIALS, StudyRecord
 from boxcrew.tune.runner import Runner
@@ -32,9 +32,7 @@ def finish(runner: Runner) -> None:
     winner = winner_of(ledger, study)
     if winner is None:
         raise _nothing_finished(ledger, runner.folder)
-    missing = [number for number in range(1, REPEATS + 1) if number not in ledger.repeats()]
-    if missing and ledger.trials[0].is_complete and Budget.of(study, ledger, runner.now).allows_repeats():
-        runner.repeat_recipe(missing)
+    runner.repeat_recipe()
     write_text(runner.folder / BEST, best_yaml(study, winner))
     _test(runner.folder, study, winner)
 

@@ -7,7 +7,7 @@ goes on with the trainings that have begun and not ended.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -41,8 +41,12 @@ class Begun(Config):
     rung: int
     repeat: int | None = None  # of the recipe with another seed, which is no trial
     slot: int
-    begins: float  # as planned, in steps of the recipe
+    begins: float  # as planned, in steps of the recipe; a repeat has no place in the plan
     ends: float
+
+    def length(self, rungs: Sequence[int]) -> float:
+        """Return its length in steps of the recipe."""
+        return self.ends - self.begins if self.repeat is None else float(rungs[-1])
 
 
 class Ended(Config):
@@ -52,6 +56,8 @@ class Ended(Config):
     job: int
     value: float | None = None  # the best evaluation so far
     failure: str | None = None
+    seconds: float = 0.0  # of its process
+    trained: float = 0.0  # seconds of these that were training
     at: float  # seconds that the study has run
 
 
@@ -138,6 +144,11 @@ class Ledger:
             if job.ends <= time and job.repeat is None:
                 _note(trials[job.trial], job, end)
         return trials
+
+    def missing_repeats(self, most: int) -> list[int]:
+        """Return the numbers of the recipe's repeats that have not begun."""
+        begun = {job.repeat for job in self.jobs}
+        return [number for number in range(1, most + 1) if number not in begun]
 
     def repeats(self) -> dict[int, Ended]:
         """Return the ends of the recipe's repeats, by their number."""

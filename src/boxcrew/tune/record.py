@@ -15,7 +15,7 @@ from boxcrew.train.config import RunConfig
 from boxcrew.tune.cost import changes_cost, relative_cost
 from boxcrew.tune.space import Space, with_settings
 
-STUDY, TRIALS, REPEATS = "study.json", "trials", "repeats"
+STUDY, TRIALS, REPEATED = "study.json", "trials", "repeats"
 
 Sampler = Literal["tpe", "cma", "random", "grid"]
 Pruner = Literal["halving", "hyperband", "median", "none"]

@@ -14,9 +14,9 @@ from types import FrameType
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.units import format_duration
 from boxcrew.train.output.screen import Screen
-from boxcrew.tune.budget import Budget
+from boxcrew.tune.budget import REPEATS, Budget
 from boxcrew.tune.ledger import Asked, Begun, Ended, Event, Ledger, Stopped, Trial
-from boxcrew.tune.record import REPEATS, TRIALS, StudyRecord
+from boxcrew.tune.record import REPEATED, TRIALS, StudyRecord
 from boxcrew.tune.sampling import draw
 from boxcrew.tune.scheduler import Decision, Timeline, decide
 from boxcrew.tune.worker import Work, Worker, newest_step
@@ -40,6 +40,9 @@ class Runner:
     ledger: Ledger
     screen: Screen
     on_change: Callable[[], None] = lambda: None  # called after each event
+    began: float = field(
+        default_factory=time.monotonic
+    )  # when this command did, which has prepared the study
     _workers: dict[int, Worker] = field(default_factory=dict, init=False)  # by job
     _kills: dict[int, tuple[int, int]] = field(
         default_factory=dict, init=False
@@ -47,12 +50,12 @@ class Runner:
     _signals: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self._before, self._began = self.ledger.at, time.monotonic()
+        self._before = self.ledger.at
 
     @property
     def now(self) -> float:
         """The seconds that the study has run, in all its processes."""
-        return self._before + time.monotonic() - self._began
+        return self._before + time.monotonic() - self.began
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -77,7 +80,9 @@ class Runner:
     def begin(self, decision: Decision, slot: int = 0, time_: float | None = None) -> None:
         """Begin a training that has been decided; without a planned time it comes after all others."""
         jobs = self.ledger.jobs
-        begins = max((job.ends for job in jobs), default=0.0) if time_ is None else time_
+        is_repeat = decision.repeat is not None  # which no decision waits for
+        last = 0.0 if is_repeat else max((job.ends for job in jobs), default=0.0)
+        begins = last if time_ is None else time_
         job = Begun(
             job=len(jobs),
             trial=decision.trial,
@@ -85,25 +90,31 @@ class Runner:
             repeat=decision.repeat,
             slot=slot,
             begins=begins,
-            ends=begins + self.length(decision),
+            ends=begins + (0 if is_repeat else self.length(decision)),
         )
         self.add(job)
         self._start(job)
 
     def length(self, decision: Decision) -> int:
         """Return the length of a training in steps of the recipe."""
-        steps, is_new = (0, *self.study.rungs), decision.repeat is not None or decision.kind == "new"
-        begun = -1 if is_new else self.ledger.trials[decision.trial].begun
+        steps = (0, *self.study.rungs)
+        begun = -1 if decision.kind == "new" else self.ledger.trials[decision.trial].begun
         return steps[decision.rung + 1] - steps[begun + 1]
 
-    def repeat_recipe(self, numbers: Sequence[int]) -> None:
-        """Train the recipe with other seeds, as many at once as the study has workers."""
-        for number in numbers:
+    def repeat_recipe(self) -> bool:
+        """Train the recipe with other seeds, as many at once as the study has workers, unless that was done
+        before or takes too long; return whether any training was begun.
+        """
+        budget, recipe = Budget.of(self.study, self.ledger, self.now), self.ledger.trials[:1]
+        if not (recipe and recipe[0].is_complete and budget.allows_repeats()):
+            return False
+        for number in self.ledger.missing_repeats(REPEATS):
             while len(self._workers) >= self.study.workers:
                 self._collect_some()
             decision = Decision(kind="go_on", rung=len(self.study.rungs) - 1, repeat=number)
             self.begin(decision, slot=number % self.study.workers)
         self.wait_for_all()
+        return True
 
     def wait_for_all(self) -> None:
         while self._workers:
@@ -117,7 +128,7 @@ class Runner:
         """Return what is to be done for a job."""
         asked = self.ledger.trials[job.trial].asked
         rungs, is_last = asked.rungs, job.rung == len(asked.rungs) - 1
-        name = f"{TRIALS}/{job.trial:04d}" if job.repeat is None else f"{REPEATS}/{job.repeat}"
+        name = f"{TRIALS}/{job.trial:04d}" if job.repeat is None else f"{REPEATED}/{job.repeat}"
         config = self.study.config(asked.settings, rungs, self.folder / name)
         if job.repeat is not None:
             config = config.changed({"seed": self.study.seed + job.repeat})
@@ -133,7 +144,9 @@ class Runner:
         later = min((job.ends for job in self.ledger.jobs if job.ends > time_), default=None)
         decision = decide(trials, self.study, running=later is not None)
         if decision.kind in {"go_on", "new"} and not self._has_time_for(decision):
-            self.add(Stopped(reason="the time is used up", at=self.now))
+            # Only now: until then the time is better used for the search, and after it what is left.
+            if not self.repeat_recipe():
+                self.add(Stopped(reason="the time is used up", at=self.now))
         elif decision.kind == "new" and not self._ask(trials, decision):
             self._wait_or_end(slot, later)
         elif decision.kind in {"go_on", "new"}:
@@ -196,10 +209,13 @@ class Runner:
         if failure is None:
             value = worker.work.value(self.study.metric, higher_is_better=self.study.higher_is_better)
             failure = None if value is not None else f"{self.study.metric} could not be measured"
-        self._end(job, value, failure)
+        self._end(job, worker, value, failure)
 
-    def _end(self, job: Begun, value: float | None, failure: str | None) -> None:
-        self.add(Ended(job=job.job, value=value, failure=failure, at=self.now))
+    def _end(self, job: Begun, worker: Worker, value: float | None, failure: str | None) -> None:
+        seconds, trained = worker.seconds()
+        self.add(
+            Ended(job=job.job, value=value, failure=failure, seconds=seconds, trained=trained, at=self.now)
+        )
         name = (
             f"trial {job.trial}"
             if job.repeat is None
@@ -225,7 +241,9 @@ class Runner:
         if times < _MOST_KILLS:
             self._start(job)
         else:
-            self._end(job, None, f"its process was killed {times} times in a row; perhaps memory ran out")
+            self._end(
+                job, worker, None, f"its process was killed {times} times in a row; perhaps memory ran out"
+            )
 
     def _stop_after_failures(self) -> None:
         tried = [trial for trial in self.ledger.trials if trial.failure is not None or trial.values]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +24,23 @@ from boxcrew.tune.worker import preload
 
 def tune(config: TuneConfig, screen: Screen) -> dict[str, Any]:
     """Search for better settings, and return the report."""
-    folder = _new_folder(config)
+    began, folder = time.monotonic(), _new_folder(config)
     with locked(folder, screen.info):
         preload()
         study = prepare_study(config, screen)
         if study.storage is not None:  # which may be out of reach: then there is no study
             Mirror.open(study, folder, Ledger(folder=folder), screen.warn)
         study.write(folder)
-        return _run(study, folder, screen)
+        return _run(study, folder, screen, began)
 
 
 def resume_study(folder: Path, screen: Screen) -> dict[str, Any]:
     """Continue a study that was stopped or killed, as if it had not been, and return the report."""
-    study = read_study(folder)
+    began, study = time.monotonic(), read_study(folder)
     with locked(folder, screen.info):
         preload()
         require_same_data(study)
-        return _run(study, folder, screen)
+        return _run(study, folder, screen, began)
 
 
 def read_state(folder: Path) -> tuple[StudyRecord, Ledger]:
@@ -47,11 +48,18 @@ def read_state(folder: Path) -> tuple[StudyRecord, Ledger]:
     return read_study(folder), Ledger.read(folder)
 
 
-def _run(study: StudyRecord, folder: Path, screen: Screen) -> dict[str, Any]:
+def _run(study: StudyRecord, folder: Path, screen: Screen, began: float) -> dict[str, Any]:
     ledger = Ledger.read(folder)
     mirror = Mirror.open(study, folder, ledger, screen.warn)
     mirror.sync()
-    runner = Runner(study=study, folder=folder.resolve(), ledger=ledger, screen=screen, on_change=mirror.sync)
+    runner = Runner(
+        study=study,
+        folder=folder.resolve(),
+        ledger=ledger,
+        screen=screen,
+        on_change=mirror.sync,
+        began=began,
+    )
     screen.info(f"study: {folder}")
     try:
         with runner.running():
