@@ -1,7 +1,8 @@
 """`make bench`: measures, and writes docs/benchmarks.md and bench/results.json; `ARGS=start_up` runs one.
 
-`ARGS="start_up --no-write"` only prints: for a machine that has other work to do. Settings of a benchmark are
-given as `repeats=1`; `ARGS="accuracy SET CONTESTANT time=15m"` measures one contestant on one set.
+`ARGS=serve` runs all of the service. `ARGS="start_up --no-write"` only prints: for a machine that has other
+work to do. Settings of a benchmark are given as `repeats=1`; `ARGS="accuracy SET CONTESTANT time=15m"`
+measures one contestant on one set.
 """
 
 from __future__ import annotations
@@ -45,8 +46,16 @@ BENCHES = (
     "seeds",
     "proposals",
     "six_detectors",
+    "serve_speed",
+    "serve_crowd",
+    "serve_hostile",
+    "serve_swaps",
+    "serve_signals",
+    "serve_soak",
     "accuracy",
 )
+GROUPS = {"serve": tuple(name for name in BENCHES if name.startswith("serve_"))}
+"""Names that stand for several benchmarks."""
 TAKES_WORDS = "accuracy"  # the words after its name are its own arguments
 RESULTS = Path(__file__).parent / "results.json"
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
@@ -82,7 +91,7 @@ def main(words: list[str]) -> int:
 def parse_arguments(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
     """Return the names of benchmarks, the arguments of the one that takes some, and settings."""
     settings = dict(word.split("=", 1) for word in words if "=" in word)
-    plain = [word for word in words if "=" not in word]
+    plain = [name for word in words if "=" not in word for name in GROUPS.get(word, (word,))]
     if plain[:1] == [TAKES_WORDS]:
         return plain[:1], plain[1:], settings
     for name in plain:

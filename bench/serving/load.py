@@ -34,6 +34,7 @@ class Load:
     num: int = 0  # requests of all clients together, at most; 0 for as many as fit into the time
     deadline: float = 0.0  # seconds of X-Timeout; 0 for none
     pause: float = 0.0  # seconds that a client waits after it was refused
+    until: str = ""  # a file: the clients end when it is there
 
 
 @dataclass(kw_only=True)
@@ -113,6 +114,8 @@ class _Clients:
 
     def _take(self) -> int | None:
         """Return the number of the next request; None if there is none."""
+        if self._load.until and Path(self._load.until).exists():
+            return None
         with self._lock:
             due = self._next / self._load.rate if self._load.rate else time.perf_counter() - self._begun
             if due >= self._load.seconds or (self._load.num and self._next >= self._load.num):
