@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from boxcrew.core.errors import UsageError
-from boxcrew.hardware.machine import Device, Host, Machine
+from boxcrew.hardware.machine import Device, Host, Link, Machine
+from boxcrew.plan.cost import BUCKET_BYTES, SMALL_MESSAGES
 from boxcrew.plan.hosts import plan_hosts
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.request import DeployConfig, PlanRequest
@@ -88,6 +90,41 @@ def test_what_cannot_be_is_refused(deploy: dict[str, Any], message: str) -> None
     with pytest.raises(UsageError) as caught:
         plan(BIG, SMALL, **deploy)
     assert message in caught.value.message
+
+
+def linked(rate: float, latency: float = 0.0) -> list[Host]:
+    """Return two hosts with a network between them of so many bytes per second."""
+    link = Link(bytes_per_second=rate, seconds=latency)
+    described = machine(1).model_copy(update={"link": link})
+    return [Host(name=name, machine=described, ranks=(rank,)) for rank, name in enumerate("ab")]
+
+
+def step_of(*hosts: Host) -> tuple[float, str]:
+    predicted = plan(*hosts).predicted
+    assert predicted is not None
+    return predicted.step.likely, predicted.bound
+
+
+@pytest.mark.parametrize("megabits", [20, 100])
+def test_a_slow_link_is_what_limits_the_run(megabits: int) -> None:
+    """Each replica sends all gradients, of which backward hides no more than its own time."""
+    unlinked = tuple(replace(host, machine=machine(1)) for host in linked(1))
+    compute, _ = step_of(*unlinked)
+    rate = megabits * 1e6 / 8
+    step, bound = step_of(*linked(rate))
+    sent = a_workload(inputs=None).gradients / rate
+    assert bound == "communication"
+    assert sent < step <= sent + compute
+
+
+def test_a_link_that_is_fast_changes_nothing_and_latency_counts() -> None:
+    fast, bound = step_of(*linked(1e12))
+    assert bound == "compute"
+    slow, _ = step_of(*linked(1e12, latency=1.0))
+    messages = SMALL_MESSAGES + a_workload(inputs=None).gradients // BUCKET_BYTES
+    assert slow == pytest.approx(fast + messages, rel=1e-3)
+    reasons = plan(*linked(12.5e6, latency=0.0004)).reasons
+    assert "the slowest link between them: 11.9 MiB/s, 0.4 ms for a message to all" in reasons
 
 
 def test_more_replicas_than_a_host_has_devices() -> None:

@@ -34,6 +34,13 @@ class Device(Config, group="devices"):
     speeds: Speeds | None = None  # None: not measured
 
 
+class Link(Config, group="link"):
+    """The network between the hosts of a run, as messages to all replicas show it: that of the slowest."""
+
+    bytes_per_second: float = Field(gt=0)  # that each replica can send, while it receives as many
+    seconds: float = Field(ge=0)  # that the smallest message to all takes
+
+
 class Machine(Config):
     """One host as a process on it may use it, within the limits of its container."""
 
@@ -46,6 +53,7 @@ class Machine(Config):
     numa_nodes: int = Field(default=1, ge=1)
     decoded_pixels: float | None = Field(default=None, gt=0)  # of JPEGs per second and core
     devices: tuple[Device, ...] = Field(min_length=1)  # the CPU first
+    link: Link | None = None  # to the other hosts of the run; None: there are none, or it was not measured
 
     @model_validator(mode="after")
     def _has_a_cpu_and_no_duplicates(self) -> Self:

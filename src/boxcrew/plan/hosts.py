@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from boxcrew.core.errors import UsageError
+from boxcrew.core.units import format_bytes
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Host
 from boxcrew.plan.layouts import shares_of
@@ -35,10 +36,17 @@ def plan_hosts(
         changes = {"strategy": strategy, "replicas": len(host.ranks), "shares": tuple(own)}
         if deploy.accumulation != "auto":  # it is meant for the whole batch, not for one host's share
             changes["accumulation"] = 1
-        part = {"deploy": deploy.model_copy(update=changes), "batch": sum(own)}
+        part = {"deploy": deploy.model_copy(update=changes), "batch": sum(own), "num_replicas": num}
         plans.append(make_plan(host.machine, workload, request.model_copy(update=part), observed))
     joined = _joined(computing, plans, deploy, batch)
-    return joined.with_reason(f"{len(hosts)} hosts: {', '.join(host.name for host in hosts)}")
+    joined = joined.with_reason(f"{len(hosts)} hosts: {', '.join(host.name for host in hosts)}")
+    link = computing[0].machine.link
+    if link is None:
+        return joined
+    rate, latency = format_bytes(int(link.bytes_per_second)), link.seconds * 1000
+    return joined.with_reason(
+        f"the slowest link between them: {rate}/s, {latency:.2g} ms for a message to all"
+    )
 
 
 def _joined(hosts: Sequence[Host], plans: Sequence[Plan], deploy: DeployConfig, batch: int) -> Plan:

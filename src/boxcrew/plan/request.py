@@ -110,3 +110,4 @@ class PlanRequest(Config):
     seconds: float | None = None  # of the run, if the clock ends it
     prefetch: int = 4  # batches that each worker makes ahead
     eval_batch: int = 0  # samples per batch of evaluations
+    num_replicas: Count | None = None  # on all hosts of the run; None: there is one host

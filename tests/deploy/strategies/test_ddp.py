@@ -95,7 +95,7 @@ def overlap(deployment: Deployment, file: Path) -> None:
 
 
 def _with_small_buckets(deployment: Deployment, file: Path) -> None:
-    _gradient_buckets.BUCKET_BYTES = 1
+    vars(_gradient_buckets)["BUCKET_BYTES"] = 1
     overlap(deployment, file)
 
 

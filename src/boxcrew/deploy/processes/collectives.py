@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import psutil
@@ -19,8 +20,15 @@ from torch import Tensor
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.deploy.processes.environments import ProcessEnvironment
 from boxcrew.deploy.processes.heartbeat import CONNECTION_ERRORS, IS_LOST, RESUME_ADVICE, Heartbeat
+from boxcrew.deploy.processes.link import measure_link
 from boxcrew.deploy.processes.messages import MessageChannel
-from boxcrew.deploy.processes.rendezvous import choose_network, connect_store, hosts_of, join_members
+from boxcrew.deploy.processes.rendezvous import (
+    choose_network,
+    connect_store,
+    hosts_of,
+    join_members,
+    with_link,
+)
 from boxcrew.hardware.machine import Host
 
 TIMEOUT = timedelta(hours=2)
@@ -113,6 +121,9 @@ class DistributedGroup(ReplicaGroup):
         # All processes must create all groups, also those that they are not in.
         self._replicas = _new_group(range(self.num_replicas), num_servers)
         self._servers = _new_group(range(self.num_replicas, env.world_size), num_servers)
+        if len({member.host for member in self._members[: self.num_replicas]}) > 1 and not self.is_server:
+            link = measure_link(partial(dist.all_reduce, group=self._replicas), self.num_replicas)
+            self.hosts = with_link(self.hosts, link)
         self.messages = MessageChannel(self.waiting)
         self._num_broadcasts = 0
         # On a connection of its own: the first may be blocked by a broadcast that waits for the chief.

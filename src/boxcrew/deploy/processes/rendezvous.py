@@ -8,6 +8,7 @@ import socket
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-
 
 from boxcrew.core.errors import BoxcrewError, UsageError
 from boxcrew.deploy.processes.environments import LOCALHOST, ProcessEnvironment, process_name
-from boxcrew.hardware.machine import Host, Machine
+from boxcrew.hardware.machine import Host, Link, Machine
 from boxcrew.hardware.probe import probe_machine
 
 RENDEZVOUS = timedelta(minutes=5)  # for all processes to join
@@ -136,6 +137,11 @@ def hosts_of(replicas: Sequence[Member], servers: Sequence[Member]) -> list[Host
         ranks = [rank for rank, member in enumerate(replicas) if (member.host, member.visible) == key]
         hosts.append(Host(name=first.host, machine=Machine.of(first.machine), ranks=tuple(ranks)))
     return hosts
+
+
+def with_link(hosts: Sequence[Host], link: Link) -> list[Host]:
+    """Return the hosts with the network between them in their machines' descriptions."""
+    return [replace(host, machine=host.machine.model_copy(update={"link": link})) for host in hosts]
 
 
 def choose_network(address: str) -> None:

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from boxcrew.deploy.processes.collectives import ReplicaGroup, Wait
-
-BUCKET_BYTES = 8 << 20  # large enough for efficient messages, small enough that the first leave early
+from boxcrew.plan.cost import BUCKET_BYTES
 
 
 class _Bucket:

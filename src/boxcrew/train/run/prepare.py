@@ -86,7 +86,7 @@ def prepare(
         record=RunRecord(
             config=config,
             plan=plan,
-            machine=machine,
+            machine=machine.model_copy(update={"link": hosts[0].machine.link}),
             data=data_facts(task_data),
             init=init,
             advice=advice,
