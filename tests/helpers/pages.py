@@ -14,7 +14,8 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 CHROMIUM = Path("/usr/bin/chromium")
-_FLAGS = ("--no-sandbox", "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
+_CAMERAS = "--use-fake-device-for-media-stream=device-count=2"
+_FLAGS = ("--no-sandbox", _CAMERAS, "--use-fake-ui-for-media-stream")
 _WAIT = 15_000.0  # milliseconds that anything may take, at most
 
 _REFUSED = "Failed to load resource: "  # the browser's line about an answer with an error, or none at all
@@ -39,10 +40,34 @@ _DROP = """
 }
 """
 
+# Texts with less contrast than WCAG 2 wants of small ones, 4.5.
+_WEAK = """
+() => {
+  const numbers = (color) => color.match(/[\\d.]+/g).map(Number);
+  const light = (color) => {
+    const [red, green, blue] = numbers(color).slice(0, 3).map((value) => value / 255)
+      .map((value) => (value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const ground = (element) => {
+    const color = element ? getComputedStyle(element).backgroundColor : "rgb(255, 255, 255)";
+    return (numbers(color)[3] ?? 1) === 1 ? color : ground(element.parentElement);
+  };
+  const hasText = (node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim() !== "";
+  const weak = [];
+  for (const element of document.querySelectorAll("body *")) {
+    if (![...element.childNodes].some(hasText) || !element.checkVisibility() || element.disabled) continue;
+    const both = [getComputedStyle(element).color, ground(element)].map(light).sort((a, b) => b - a);
+    if ((both[0] + 0.05) / (both[1] + 0.05) < 4.5) weak.push(element.textContent.trim());
+  }
+  return weak;
+}
+"""
+
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Run the browser of the system, with a camera that shows a test picture; skip where there is none."""
+    """Run the browser of the system, with two cameras that show a test picture; skip where there is none."""
     if not CHROMIUM.exists():
         pytest.skip(f"needs a browser: {CHROMIUM}")
     with sync_playwright() as playwright:
@@ -73,6 +98,12 @@ def opened(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
     problems = [line for line in problems if not line.startswith(_REFUSED)]
     assert problems == [], problems
     assert hosts - {""} == {urlsplit(url).netloc}, hosts  # blob: and data: have none
+
+
+def weak_contrasts(page: Page) -> list[str]:
+    """Return the visible texts that are hard to read."""
+    texts: list[str] = page.evaluate(_WEAK)
+    return texts
 
 
 def drop(page: Page, files: Mapping[str, bytes], *, kind: str = "image/jpeg") -> None:

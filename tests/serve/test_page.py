@@ -17,7 +17,16 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, Route, expect
 
 from boxcrew.runtime.model_file import read_model, with_description
-from tests.helpers.pages import chromium, detect_requests, downloaded, drop, opened, rows, set_threshold
+from tests.helpers.pages import (
+    chromium,
+    detect_requests,
+    downloaded,
+    drop,
+    opened,
+    rows,
+    set_threshold,
+    weak_contrasts,
+)
 from tests.helpers.served import Served, served
 
 Visit = Callable[..., Page]
@@ -122,6 +131,10 @@ def test_dropped_photo(visit: Visit, photo: bytes, found: list[dict[str, Any]]) 
     )
     color = page.locator(".class .dot").nth(found[0]["label"]).evaluate("dot => dot.style.backgroundColor")
     assert pixel == pytest.approx([int(part) for part in re.findall(r"\d+", color)], abs=12)
+    canvas.hover()
+    expect(page.locator("tr.highlighted")).to_have_count(1)
+    page.mouse.move(0, 0)
+    expect(page.locator("tr.highlighted")).to_have_count(0)
 
 
 def test_filters_ask_nothing_of_the_service(visit: Visit, photo: bytes, found: list[dict[str, Any]]) -> None:
@@ -208,6 +221,9 @@ def test_camera(visit: Visit) -> None:
     expect(page.get_by_label("Which camera")).to_contain_text("fake_device_0")
     expect(page.locator("#rate")).to_contain_text("pictures a second")
     expect(page.locator(".counts")).to_contain_text("candidates")
+    page.get_by_label("Which camera").select_option("fake_device_1")
+    expect(page.locator("#rate")).to_contain_text("pictures a second")
+    assert page.get_by_label("Which camera").locator("option:checked").inner_text() == "fake_device_1"
     page.get_by_label("Boxes on the live picture").uncheck()
     expect(page.locator("#rate")).to_be_empty()
     page.get_by_role("button", name="Take a photo").click()
@@ -281,6 +297,21 @@ def test_keyboard_alone(visit: Visit, found: list[dict[str, Any]]) -> None:
     expect(page.locator("tbody tr").nth(1)).to_have_class("highlighted")
     expect(page.get_by_role("status")).to_contain_text(f"{len(found)} objects")
     tab_to("button[value=picture]")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_readable_by_eyes_and_by_machines(visit: Visit, photo: bytes, scheme: str) -> None:
+    page = visit(color_scheme=scheme)
+    assert weak_contrasts(page) == []
+    page.get_by_role("button", name="Compare two models").click()
+    drop(page, {"a.jpg": photo})
+    expect(page.locator(".counts").nth(1)).to_contain_text("candidates")
+    assert weak_contrasts(page) == []
+    tree = page.locator("body").aria_snapshot()
+    assert '- region "first"' in tree
+    assert '- region "second"' in tree
+    nameless = r"^\s*- (button|combobox|slider|checkbox|textbox|link|region|dialog|table)( \[.*\])?:?$"
+    assert re.findall(nameless, tree, re.MULTILINE) == []
 
 
 def test_phone(visit: Visit, photo: bytes) -> None:

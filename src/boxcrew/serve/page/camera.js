@@ -10,7 +10,9 @@ export class Camera {
   video = document.createElement("video");
   #canvas = document.createElement("canvas");
 
-  constructor() {
+  /** @param {() => void} lost called when the camera is unplugged, or taken away */
+  constructor(lost) {
+    this.lost = lost;
     this.video.muted = true;
     this.video.playsInline = true;
   }
@@ -45,6 +47,7 @@ export class Camera {
     const size = { width: { ideal: LONGEST_SIDE }, height: { ideal: 720 } };
     try {
       this.video.srcObject = await navigator.mediaDevices.getUserMedia({ video: { ...choice, ...size } });
+      for (const track of this.#tracks) track.addEventListener("ended", this.lost);
       await this.video.play();
     } catch (error) {
       this.stop();
@@ -87,7 +90,10 @@ export class Camera {
   }
 }
 
-/** @param {string} key */
-function problem(key) {
+/**
+ * Returns the error of that name.
+ * @param {string} key
+ */
+export function problem(key) {
   return new ServiceError({ message: text(key), advice: text(`${key}.advice`) });
 }

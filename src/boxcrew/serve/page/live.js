@@ -1,6 +1,6 @@
 /** The live picture of a camera with boxes, and photos taken from it. */
 
-import { Camera } from "./camera.js";
+import { Camera, problem } from "./camera.js";
 import { find } from "./dom.js";
 import { detect, ServiceError } from "./service.js";
 import { text } from "./texts.js";
@@ -9,7 +9,7 @@ import { text } from "./texts.js";
 /** @typedef {import("./pane.js").Pane} Pane */
 
 export class Live {
-  #camera = new Camera();
+  #camera = new Camera(() => this.#lost());
   #life = new AbortController();
   #rate = 0; // answers a second, smoothed
 
@@ -28,7 +28,7 @@ export class Live {
     this.cameras.addEventListener("change", () => void this.open(this.cameras.value));
     find(this.root, "#stop").addEventListener("click", () => this.close());
     find(this.root, "#snap").addEventListener("click", () => void this.#snap());
-    window.addEventListener("pagehide", () => this.#camera.stop());
+    window.addEventListener("pagehide", () => this.close());
   }
 
   /** Whether a camera is on. */
@@ -65,6 +65,11 @@ export class Live {
     this.#life.abort();
     this.#camera.stop();
     this.changed();
+  }
+
+  #lost() {
+    this.close();
+    this.failed(problem("camera.missing"));
   }
 
   async #snap() {

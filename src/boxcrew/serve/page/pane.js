@@ -83,6 +83,7 @@ export class Pane {
   /** Shows all again: after another language, filter, or answer. */
   refresh() {
     localize(this.element);
+    this.element.setAttribute("aria-label", this.model.name);
     const { answer, shown } = this;
     const done = answer !== undefined;
     this.element.dataset.state = this.#view?.outcome?.state ?? "waiting";

@@ -11,6 +11,7 @@ export const LOWEST_SCORE = 0.01;
 const TRIES = 6; // of a request to a service that is busy
 const LONGEST_WAIT = 30; // seconds between two tries
 const BUSY = new Set([429, 503]);
+const PATIENCE = 90_000; // milliseconds of a request; the service ends it long before, unless it has stopped
 
 /** An error with what to do about it. `status` is that of the answer, 0 if there was none. */
 export class ServiceError extends Error {
@@ -134,8 +135,10 @@ async function send(path, options = {}) {
  * @param {RequestInit} options
  */
 async function fetchOrExplain(path, options) {
+  const late = AbortSignal.timeout(PATIENCE);
+  const signal = options.signal ? AbortSignal.any([options.signal, late]) : late;
   try {
-    return await fetch(path, { ...options, cache: "no-store" });
+    return await fetch(path, { ...options, signal, cache: "no-store" });
   } catch (error) {
     if (options.signal?.aborted) throw error;
     throw new ServiceError({ message: text("error.network"), advice: text("error.network.advice") });
