@@ -79,7 +79,7 @@ def make_lively(network: FasterRCNN, images: Tensor) -> None:
     with torch.no_grad():
         network(list(images), targets)
     predictor, head = network.roi_heads.box_predictor, network.rpn.head
-    layers = {predictor.cls_score: 1.0, predictor.bbox_pred: 0.3, head.cls_logits: 1.0, head.bbox_pred: 0.2}
+    layers = {predictor.cls_score: 1.0, predictor.bbox_pred: 0.3, head.cls_logits: 4.0, head.bbox_pred: 0.2}
     for layer, spread in layers.items():
         length = _inputs_of(layer, network.eval(), images).norm(dim=1).mean()
         nn.init.normal_(layer.weight, std=spread / float(length))

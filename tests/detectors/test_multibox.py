@@ -16,6 +16,7 @@ from boxcrew.detectors._multibox import CANDIDATES
 from boxcrew.detectors.ssdlite import SsdLite
 from boxcrew.nets.anchors import to_xyxy
 from boxcrew.nets.matching import hard_negatives, match
+from boxcrew.nets.static import score_ranks
 from boxcrew.testing.detectors import CLASSES, noise_batch
 
 
@@ -155,16 +156,22 @@ def raw_for(
 
 
 def decoded_one_by_one(detector: SsdLite, raw: tuple[Tensor, ...]) -> list[Detections]:
-    """Decode with shapes that depend on the data, by torchvision's suppression."""
+    """Decode with shapes that depend on the data, by torchvision's suppression with rounded scores."""
     images = []
     boxes = clip_boxes_to_image(detector.code.decode(raw[1], detector.anchors), (64, 64))
     for probabilities, places in zip(raw[0].softmax(dim=-1)[..., 1:], boxes, strict=True):
-        best, anchor = probabilities.topk(min(CANDIDATES, len(probabilities)), dim=0)
+        rounded = score_ranks(probabilities).float()
+        anchor = rounded.argsort(dim=0, descending=True, stable=True)[:CANDIDATES]
+        best, rounded = probabilities.gather(0, anchor), rounded.gather(0, anchor)
         labels = torch.arange(len(CLASSES)).expand_as(best)
         keep = best > detector.config.score_threshold
-        best, anchor, labels = best[keep], anchor[keep], labels[keep]
-        kept = batched_nms(places[anchor], best, labels, detector.config.nms_iou)
+        best, rounded, anchor, labels = best[keep], rounded[keep], anchor[keep], labels[keep]
+        order = rounded.argsort(descending=True, stable=True)
+        best, anchor, labels = best[order], anchor[order], labels[order]
+        unequal = torch.arange(len(order), 0, -1.0)
+        kept = batched_nms(places[anchor], unequal, labels, detector.config.nms_iou)
         kept = kept[: detector.config.max_detections]
+        kept = kept[best[kept].argsort(descending=True, stable=True)]
         images.append(Detections.of(boxes=places[anchor[kept]], scores=best[kept], labels=labels[kept]))
     return images
 

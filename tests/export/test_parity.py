@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from boxcrew.core.types import Detections
-from boxcrew.export.parity import Difference, Parity, compare_detections
+from boxcrew.export.parity import Difference, Parity, compare_detections, is_within
 
 
 def detections(num: int = 5, *, seed: int = 0) -> Detections:
@@ -91,6 +91,42 @@ def test_the_last_of_a_full_list_may_be_another() -> None:
     full = replace(before, scores=scores)
     assert compare(full, other, most=5).is_allowed
     assert not compare(full, other).is_allowed
+
+
+def without(before: Detections, index: int) -> Detections:
+    keep = np.arange(len(before)) != index
+    return Detections(boxes=before.boxes[keep], scores=before.scores[keep], labels=before.labels[keep])
+
+
+def within(exported: Detections, *lists: Detections) -> bool:
+    return is_within(exported, lists, least=0.01, most=100)
+
+
+def test_a_detection_that_depends_on_rounding_may_be_there_or_not() -> None:
+    usual = detections()
+    other = without(usual, 2)
+    assert within(usual, other, usual)
+    assert within(other, usual, other)
+    assert not within(other, usual)
+    assert not within(usual, other)
+
+
+def test_what_depends_on_rounding_excuses_nothing_else() -> None:
+    usual = detections()
+    other = without(usual, 2)
+    assert not within(without(usual, 1), usual, other)
+    assert not within(without(other, 1), usual, other)
+    boxes = usual.boxes.copy()
+    boxes[4] += 0.02
+    assert not within(replace(usual, boxes=boxes), usual, other)
+    assert not within(Detections.of(np.zeros((0, 4)), [], []), usual, other)
+
+
+def test_two_decisions_may_be_those_of_two_roundings() -> None:
+    usual = detections()
+    both = without(without(usual, 3), 1)
+    assert within(both, usual, without(usual, 1), without(usual, 3))
+    assert not within(both, usual, without(usual, 1))
 
 
 def test_the_sum_names_what_differs() -> None:

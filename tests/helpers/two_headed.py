@@ -21,7 +21,7 @@ from boxcrew.detectors._base import DETECTORS, Candidates, DetectorConfig, Detec
 from boxcrew.nets.anchors import BoxCoder, to_xyxy
 from boxcrew.nets.layers import Normalize
 from boxcrew.nets.network import ClassRows
-from boxcrew.nets.static import Chosen, hashed_keys, indices_of, nms_top_k, sample_balanced
+from boxcrew.nets.static import Chosen, hashed_keys, indices_of, logit_ranks, nms_top_k, sample_balanced
 
 NAME = "two_headed"
 STRIDE = 8
@@ -139,7 +139,8 @@ class TwoHeaded(DetectorNet):
         boxes = clip_boxes_to_image(self.code.decode(shifts.detach(), anchors_on(size, shifts)), size)
         valid = (boxes[..., 2:] - boxes[..., :2] >= 1).all(dim=-1)
         groups = torch.zeros_like(valid, dtype=torch.int64)
-        chosen = nms_top_k(boxes, objectness, groups, valid, num_groups=1, iou=0.7, count=NUM_PROPOSALS)
+        ranks = logit_ranks(objectness)
+        chosen = nms_top_k(boxes, ranks, groups, valid, num_groups=1, iou=0.7, count=NUM_PROPOSALS)
         return chosen.gather(boxes), chosen
 
     def _head(self, maps: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:

@@ -100,13 +100,18 @@ def _their_rpn() -> RegionProposalNetwork:
 
 def test_proposals_are_torchvisions() -> None:
     draw = torch.Generator().manual_seed(3)
+    by_level = anchors_of_levels()
+    sizes = [len(anchors) for anchors in by_level]
+    # No two are so near that they have the same rank.
+    orders = [torch.randperm(sum(sizes), generator=draw) for _ in range(2)]
+    parts = (torch.stack(orders) / 64 - 4).split(sizes, dim=1)
     levels = [
         AnchorScores(
-            objectness=torch.randn(2, len(anchors), generator=draw),
+            objectness=part,
             offsets=torch.randn(2, len(anchors), 4, generator=draw) * 0.4,
             anchors=anchors,
         )
-        for anchors in anchors_of_levels()
+        for part, anchors in zip(parts, by_level, strict=True)
     ]
     limits = ProposalLimits(candidates=50, count=30, iou=0.7, min_score=0.0)
     ours = propose(levels, (SIDE, SIDE), limits)
@@ -115,7 +120,6 @@ def test_proposals_are_torchvisions() -> None:
     offsets = torch.cat([level.offsets for level in levels], dim=1)
     decoded = rpn.box_coder.decode(offsets.flatten(0, 1), [anchors, anchors]).view(2, -1, 4)
     objectness = torch.cat([level.objectness for level in levels], dim=1)
-    sizes = [len(level.anchors) for level in levels]
     theirs, _ = rpn.filter_proposals(decoded, objectness, [(SIDE, SIDE)] * 2, sizes)
     assert ours.valid.all()
     for i, boxes in enumerate(theirs):

@@ -9,7 +9,16 @@ from torch import Tensor
 from torchvision.ops import batched_nms
 
 from boxcrew.core.torch_tools.fake import fake_tensors
-from boxcrew.nets.static import hashed_keys, indices_of, nms_top_k, sample_balanced, smallest_keys
+from boxcrew.nets.static import (
+    hashed_keys,
+    indices_of,
+    logit_ranks,
+    nms_top_k,
+    sample_balanced,
+    score_ranks,
+    smallest_keys,
+    top_ranked,
+)
 
 DRAWS = torch.tensor([0, 7, -3, 2**62, 7])
 
@@ -141,7 +150,8 @@ def boxes_and_scores() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 @pytest.mark.parametrize("count", [3, 100])
 def test_suppression_is_that_of_torchvision(count: int) -> None:
     boxes, scores, groups, valid = boxes_and_scores()
-    chosen = nms_top_k(boxes, scores, groups, valid, num_groups=2, iou=0.5, count=count)
+    ranks = scores.argsort(dim=1).argsort(dim=1)
+    chosen = nms_top_k(boxes, ranks, groups, valid, num_groups=2, iou=0.5, count=count)
     assert chosen.index.shape == (3, count)
     for row in range(3):
         real = valid[row].nonzero().squeeze(1)
@@ -149,12 +159,30 @@ def test_suppression_is_that_of_torchvision(count: int) -> None:
         assert chosen.index[row][chosen.valid[row]].tolist() == wanted.tolist()
 
 
+def test_scores_that_differ_by_rounding_have_the_same_rank() -> None:
+    scores = torch.tensor([0.02, 0.5, 0.9, 1.0, 0.0])
+    assert torch.equal(score_ranks(scores), score_ranks(scores * (1 - 1e-6)))
+    assert score_ranks(scores).argsort().tolist() == [4, 0, 1, 2, 3]
+    assert score_ranks(torch.tensor([0.5, 0.50001, 0.5005])).tolist() == [0, 0, 8]
+    logits = torch.linspace(-8, 8, 30)
+    assert (score_ranks(logits.sigmoid()) - logit_ranks(logits)).abs().max() <= 1
+
+
+def test_of_equal_ranks_the_first_is_taken() -> None:
+    ranks = torch.tensor([[3, 7, 3, 7, -1], [2, 2, 2, 2, 2]])
+    assert top_ranked(ranks, count=4).tolist() == [[1, 3, 0, 2], [0, 1, 2, 3]]
+    by_class = torch.stack((ranks, -ranks), dim=2)
+    assert top_ranked(by_class, count=9)[0].T.tolist() == [[1, 3, 0, 2, 4], [4, 0, 2, 1, 3]]
+    same, groups = torch.tensor([0.0, 0.0, 8.0, 8.0]).expand(1, 6, 4), torch.zeros(1, 6, dtype=torch.int64)
+    chosen = nms_top_k(same, groups + 9, groups, groups == 0, num_groups=1, iou=0.5, count=2)
+    assert chosen.index[chosen.valid].tolist() == [0]
+
+
 def test_suppression_passes_no_gradient_and_changes_nothing() -> None:
     boxes, scores, groups, valid = boxes_and_scores()
     before = boxes.clone(), scores.clone()
-    chosen = nms_top_k(
-        boxes.requires_grad_(), scores.requires_grad_(), groups, valid, num_groups=2, iou=0.5, count=5
-    )
+    ranks = score_ranks(scores.requires_grad_())
+    chosen = nms_top_k(boxes.requires_grad_(), ranks, groups, valid, num_groups=2, iou=0.5, count=5)
     chosen.gather(boxes).sum().backward()  # type: ignore[no-untyped-call]
     assert scores.grad is None
     assert boxes.grad is not None
@@ -170,7 +198,8 @@ def step(device: str) -> list[Tensor]:
     draws = torch.zeros(2, dtype=torch.int64, device=device)
     mask = scores > 0.5
     sampled = sample_balanced(mask, ~mask, hashed_keys(draws, 50), count=8, max_positive=4)
-    suppressed = nms_top_k(boxes, scores, draws[:, None].expand(2, 50), mask, num_groups=1, iou=0.5, count=70)
+    ranks, groups = score_ranks(scores), draws[:, None].expand(2, 50)
+    suppressed = nms_top_k(boxes, ranks, groups, mask, num_groups=1, iou=0.5, count=70)
     chosen = indices_of(sampled, count=8)
     return [sampled, chosen.gather(boxes), suppressed.index, suppressed.valid, suppressed.gather(scores)]
 

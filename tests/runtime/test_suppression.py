@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from boxcrew.nets.static import nms_top_k
+from boxcrew.nets.static import nms_top_k, score_ranks
 from boxcrew.runtime.suppression import suppress
 
 
@@ -31,12 +31,20 @@ def test_it_keeps_what_torch_keeps(kind: str, iou: float, most: int) -> None:
         boxes, scores, labels = candidates(seed, kind)
         kept = suppress(boxes, scores, labels, score_threshold=0.2, iou=iou, most=most)
         own, likely, classes = (torch.from_numpy(values)[None] for values in (boxes, scores, labels))
-        chosen = nms_top_k(own, likely, classes, likely > 0.2, num_groups=3, iou=iou, count=most)
+        chosen = nms_top_k(own, score_ranks(likely), classes, likely > 0.2, num_groups=3, iou=iou, count=most)
         index = chosen.index[0][chosen.valid[0]].numpy()
+        index = index[np.argsort(-scores[index], kind="stable")]
         assert np.array_equal(kept.scores, scores[index])
-        if kind != "ties":  # of equal scores, either may come first
-            assert np.array_equal(kept.boxes, boxes[index])
-            assert np.array_equal(kept.labels, labels[index])
+        assert np.array_equal(kept.boxes, boxes[index])
+        assert np.array_equal(kept.labels, labels[index])
+
+
+def test_of_boxes_with_nearly_the_same_score_the_first_is_kept() -> None:
+    boxes = np.array([[0, 0, 10, 10], [1, 0, 11, 10]], dtype=np.float32)
+    for nearly in (0.5 - 1e-6, 0.5, 0.5 + 1e-6):
+        scores = np.array([0.5, nearly], dtype=np.float32)
+        kept = suppress(boxes, scores, np.zeros(2, np.int64), score_threshold=0.2, iou=0.5, most=10)
+        assert np.array_equal(kept.boxes, boxes[:1])
 
 
 def test_nothing_likely_leaves_nothing() -> None:

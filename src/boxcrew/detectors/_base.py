@@ -17,12 +17,14 @@ from boxcrew.core.stage import Stage
 from boxcrew.core.types import Batch, Detections, Losses, PaddedDetections
 from boxcrew.nets.layers import Normalize
 from boxcrew.nets.network import ClassRows, Network
-from boxcrew.nets.static import nms_top_k
+from boxcrew.nets.static import nms_top_k, score_ranks, top_ranked
 
 MissReason = Literal["between", "small", "large", "long"]
 """Why default boxes do not match a box: it lies between them, or has another size or shape."""
 
 HeightWidth = tuple[int, int]
+
+_EXACT = 2.0**40  # times a score of single precision is an integer
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -158,13 +160,15 @@ class DetectorNet(Network):
         is_likely = scores > (config.score_threshold if score_threshold is None else score_threshold)
         chosen = nms_top_k(
             boxes,
-            scores,
+            score_ranks(scores),
             labels,
             is_likely,
             num_groups=len(self.classes),
             iou=config.nms_iou,
             count=config.max_detections,
         )
+        exact = (chosen.gather(scores) * _EXACT).long()
+        chosen = chosen.reordered(top_ranked(exact, count=config.max_detections))
         return PaddedDetections(
             boxes=chosen.gather(boxes),
             scores=chosen.gather(scores),

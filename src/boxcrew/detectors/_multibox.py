@@ -15,6 +15,7 @@ from boxcrew.detectors._base import Candidates, DetectorConfig, DetectorNet, Hei
 from boxcrew.nets.anchors import BoxCoder, Level, default_boxes, to_xyxy
 from boxcrew.nets.matching import hard_negatives, match
 from boxcrew.nets.network import ClassRows
+from boxcrew.nets.static import score_ranks, top_ranked
 
 CANDIDATES = 400  # boxes of each class and image that go into non-maximum suppression
 _PAIRS = 250_000  # IoUs computed at once: few enough to stay in a processor's cache
@@ -121,7 +122,8 @@ class MultiBoxNet(DetectorNet):
         anchors = self.anchors_at(size[1])
         probabilities = scores.float().softmax(dim=-1)[..., 1:]
         boxes = clip_boxes_to_image(self.code.decode(offsets.float(), anchors), size)
-        best, anchor = probabilities.topk(min(CANDIDATES, len(anchors)), dim=1)
+        anchor = top_ranked(score_ranks(probabilities), count=CANDIDATES)
+        best = probabilities.gather(1, anchor)
         labels = torch.arange(best.shape[2], device=best.device).expand_as(best).flatten(1)
         best, anchor = best.flatten(1), anchor.flatten(1)
         candidates = boxes.gather(1, anchor[..., None].expand(-1, -1, 4))

@@ -15,6 +15,7 @@ from torch.nn import functional as F  # noqa: N812
 from boxcrew.core.input_size import InputSize
 from boxcrew.detectors._base import Candidates, HeightWidth
 from boxcrew.nets.points import Points, assign_aligned
+from boxcrew.nets.static import score_ranks, top_ranked
 
 
 class PointTargets(NamedTuple):
@@ -51,7 +52,8 @@ def best_candidates(scores: Tensor, boxes: Tensor, size: HeightWidth, *, count: 
     from torchvision.ops import clip_boxes_to_image
 
     num_classes = scores.shape[2]
-    best, index = scores.flatten(1).topk(min(count, scores[0].numel()), dim=1)
+    index = top_ranked(score_ranks(scores.flatten(1)), count=count)
+    best = scores.flatten(1).gather(1, index)
     labels, point = index % num_classes, index // num_classes
     clipped = clip_boxes_to_image(boxes, size).gather(1, point[..., None].expand(-1, -1, 4))
     return Candidates(clipped, best, labels)

@@ -18,6 +18,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.input_size import InputSize
 from boxcrew.core.types import Batch, Losses
 from boxcrew.detectors._base import DETECTORS, Candidates, DetectorConfig, DetectorNet, HeightWidth
+from boxcrew.detectors._points import best_candidates
 from boxcrew.nets.backbones import Backbone
 from boxcrew.nets.layers import Normalize, activation_layer
 from boxcrew.nets.network import ClassRows
@@ -154,16 +155,11 @@ class Yolo1(DetectorNet):
 
     def candidates(self, raw: tuple[Tensor, ...], size: HeightWidth) -> Candidates:
         """Score each box for each class by confidence x probability (2, equation 1), both limited to 0..1."""
-        from torchvision.ops import clip_boxes_to_image
-
         found = self._split(raw[0].float())
         scores = found.confidences.clamp(0, 1)[..., None] * found.classes.clamp(0, 1)[:, :, None]
         corners = found.corners(self._cells(found.offsets), self.config.grid).flatten(1, 2)
-        boxes = clip_boxes_to_image(corners * corners.new_tensor(size[::-1] * 2), size)
-        num_classes = len(self.classes)
-        best, index = scores.flatten(1).topk(min(CANDIDATES, scores[0].numel()), dim=1)
-        chosen = (index // num_classes)[..., None].expand(-1, -1, 4)
-        return Candidates(boxes.gather(1, chosen), best, index % num_classes)
+        boxes = corners * corners.new_tensor(size[::-1] * 2)
+        return best_candidates(scores.flatten(1, 2), boxes, size, count=CANDIDATES)
 
     def class_tensors(self) -> Mapping[str, ClassRows]:
         blocks = self.config.grid**2 if self.config.head == "fc" else 1

@@ -20,7 +20,7 @@ from boxcrew.train.run.loading import Loaded
 _MAIN_SCORES = ("AP", "AP50", "AP75", "accuracy", "accuracy5", "val_loss", "perplexity", "frechet")
 
 
-def describe(loaded: Loaded, *, with_nms: bool) -> ModelInfo:
+def describe(loaded: Loaded, *, inputs: tuple[str, ...], with_nms: bool) -> ModelInfo:
     """Return the description of a network, before anything was measured."""
     task, network = loaded.config, loaded.task.network
     is_detector = isinstance(task, DetectionConfig)
@@ -28,6 +28,7 @@ def describe(loaded: Loaded, *, with_nms: bool) -> ModelInfo:
         predicts=TASKS.get(task.name).predicts(loaded.facts),
         network=task.detector.name if is_detector else task.title.rpartition(" by ")[2],
         classes=network.classes,
+        inputs=inputs,
         weights=_digest(network),
         task=task.tree(),
         facts=loaded.facts.to_json(),

@@ -25,6 +25,7 @@ BATCH, TIME, REGIONS = "batch", "time", "num_regions"
 """The names of axes of any length."""
 
 _TRACED = {BATCH: 2, TIME: 17, REGIONS: 24}
+_SINGLE = {BATCH: 1}
 _OTHERS = ({BATCH: 1, TIME: 1, REGIONS: 1}, {BATCH: 3, TIME: 29, REGIONS: 31})
 """The lengths that a network is traced with, and others that its file is tried with."""
 
@@ -47,6 +48,19 @@ class ExportGraph:
 
     def traced_inputs(self) -> tuple[Tensor, ...]:
         return self.make_inputs(_TRACED)
+
+    def single_inputs(self, format: str) -> tuple[Tensor, ...]:
+        """Return inputs of one sample, for a format without axes of any length; `ExportError` if the network
+        has others than that of samples.
+        """
+        others = {name for axes in self.axes.values() for name in axes.values()} - {BATCH}
+        if others or THRESHOLD in self.axes:
+            what = (
+                f"inputs of any length ({', '.join(sorted(others))})" if others else "a threshold (nms=true)"
+            )
+            problem = f"format={format}: its files cannot have {what}"
+            raise ExportError(problem, advice="format=onnx can")
+        return self.make_inputs(_SINGLE)
 
     def other_inputs(self) -> tuple[tuple[Tensor, ...], ...]:
         """Return inputs of other lengths than those of tracing, among them single samples."""

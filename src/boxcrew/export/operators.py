@@ -13,8 +13,9 @@ from boxcrew.nets import static as _static  # noqa: F401  registers its operator
 
 OPSET = 20
 
+_FLOAT = 1  # ONNX's number of the type
 _MAXIMUM = 2  # the mode of bags of which each gives its maximum
-_DROPPED = -1.0  # the score of what is not chosen; real scores are at least 0
+_DROPPED = -1.0  # in place of what is not chosen; places are at least 1
 _LEAST = -0.5  # between the two
 
 
@@ -38,10 +39,11 @@ def _onnx() -> Any:
 
 
 def _nms_top_k(
-    boxes: Any, scores: Any, groups: Any, valid: Any, num_groups: int, iou: float, count: int
+    boxes: Any, ranks: Any, groups: Any, valid: Any, num_groups: int, iou: float, count: int
 ) -> Any:
     """Write `nets.static.nms_top_k`: suppression in each group, then the best of what is left."""
     op = _onnx()
+    scores = _places(op, ranks)
     numbers = op.Constant(value_ints=list(range(num_groups)))
     is_own = op.Equal(op.Unsqueeze(groups, [1]), op.Unsqueeze(numbers, [0, 2]))  # (B, G, N)
     possible = op.And(is_own, op.Unsqueeze(valid, [1]))
@@ -60,6 +62,20 @@ def _nms_top_k(
     best, index = op.TopK(kept, op.Constant(value_ints=[count]), axis=1)
     is_real = op.Greater(best, op.Constant(value_float=_LEAST))
     return op.Where(is_real, index, op.Constant(value_int=0)), is_real
+
+
+def _places(op: Any, ranks: Any) -> Any:
+    """Return numbers (B, N) of which no two are the same: N for the highest rank, down to 1; the first of
+    equal ones gets more.
+    """
+    zero, one, step = (op.Constant(value_int=number) for number in (0, 1, -1))
+    shape = op.Shape(ranks)
+    num = op.Gather(shape, one)
+    descending = op.Range(num, zero, step)
+    keys = op.Add(op.Mul(ranks, num), descending)
+    _, order = op.TopK(keys, op.Unsqueeze(num, [0]), axis=1)
+    places = op.Expand(descending, shape)
+    return op.Cast(op.ScatterElements(places, order, places, axis=1), to=_FLOAT)
 
 
 def _roi_pool(features: Any, rows: Any, spatial_scale: float, pooled_height: int, pooled_width: int) -> Any:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from boxcrew.core.types import Detections
 from boxcrew.core.units import counted
@@ -41,24 +42,47 @@ def compare_detections(exported: Detections, torch: Detections, *, least: float,
     """Compare two lists of detections, of which those with a score near `least`, or near that of the last of
     `most`, may be in one of them alone.
     """
-    edge = (
-        max(least, float(min(exported.scores[-1], torch.scores[-1])))
-        if len(exported) and len(torch) == most
-        else least
-    )
+    edge = _edge(exported, [torch], least=least, most=most)
     free = np.ones(len(torch), dtype=np.bool_)
     pixels, score, unmatched = 0.0, 0.0, 0
     for box, own_score, label in zip(exported.boxes, exported.scores, exported.labels, strict=True):
         distances = np.abs(torch.boxes - box).max(axis=1, initial=0) + 1e9 * ~(free & (torch.labels == label))
         nearest = int(distances.argmin()) if len(distances) else -1
         if nearest < 0 or not (distances[nearest] <= 1 and abs(torch.scores[nearest] - own_score) <= _NEAR):
-            unmatched += own_score > edge + MAX_SCORE
+            unmatched += own_score > edge
             continue
         free[nearest] = False
         pixels = max(pixels, float(distances[nearest]))
         score = max(score, abs(float(torch.scores[nearest] - own_score)))
-    unmatched += int((torch.scores[free] > edge + MAX_SCORE).sum())
+    unmatched += int((torch.scores[free] > edge).sum())
     return Difference(pixels=pixels, score=score, unmatched=int(unmatched))
+
+
+def is_within(exported: Detections, lists: Sequence[Detections], *, least: float, most: int) -> bool:
+    """Return whether a list of detections lies within those that torch gives for one image by rounding
+    differently: each detection is in one of them, and those that are in all of them are in it.
+    """
+    edge = _edge(exported, lists, least=least, most=most)
+    is_found = np.any([_contained(exported, each) for each in lists], axis=0)
+    first, *others = lists
+    is_certain = np.all([_contained(first, each) for each in others], axis=0)
+    is_lost = is_certain & ~_contained(first, exported)
+    return not ((exported.scores > edge) & ~is_found).any() and not ((first.scores > edge) & is_lost).any()
+
+
+def _contained(detections: Detections, other: Detections) -> npt.NDArray[np.bool_]:
+    """Return for each detection whether another list has it too, within the tolerances."""
+    is_near = np.abs(detections.boxes[:, None] - other.boxes).max(axis=2) <= MAX_PIXELS
+    is_near &= np.abs(detections.scores[:, None] - other.scores) <= MAX_SCORE
+    is_near &= detections.labels[:, None] == other.labels
+    return is_near.any(axis=1)
+
+
+def _edge(exported: Detections, lists: Sequence[Detections], *, least: float, most: int) -> float:
+    """Return the score up to which a detection may be in one of the lists alone."""
+    is_full = len(exported) > 0 and any(len(each) == most for each in lists)
+    last = min(float(each.scores[-1]) for each in (exported, *lists) if len(each)) if is_full else least
+    return max(least, last) + MAX_SCORE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from boxcrew.evaluate.detection.metrics import evaluate_detections
 from boxcrew.evaluate.detection.types import EvaluatedImage
 from boxcrew.evaluate.evaluation import Evaluation, is_measured
 from boxcrew.export.graphs import ExportGraph
-from boxcrew.export.parity import Difference, Parity, compare_detections
+from boxcrew.export.parity import Difference, Parity, compare_detections, is_within
 from boxcrew.runtime.exported import Exported, ExportedPredictor
 from boxcrew.runtime.model_info import Suppression
 from boxcrew.runtime.predictor import DetectionPredictor, PreparedImage
@@ -34,7 +34,7 @@ from boxcrew.train.run.loading import Loaded
 
 Progress = Callable[[int], None]
 
-_NUDGES, _NUDGE = 3, 1e-6  # copies with other last digits, and the deviation of a weight as a share of it
+_NUDGES, _NUDGE = 15, 1e-6  # copies with other last digits, and the deviation of a weight as a share of it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,36 +117,54 @@ def _prove_detector(
 
 class OtherRounding:
     """Computes a detector of torch in other ways that are as right: in double precision, and with weights
-    that differ in the last digits of single precision.
+    and pixels that differ in the last digits of single precision.
 
-    Of two boxes whose scores, or whose overlap and its limit, agree to the sixth digit, rounding decides
-    which is kept. There is no right list on such a photo, and a file cannot be held to one.
+    Of two boxes of which one suppresses the other, rounding decides which is kept where their ranks
+    (`nets.static.score_ranks`), or their overlap and its limit, agree to the last digits. There is no right
+    list on such a photo, and a file cannot be held to one.
     """
 
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
-
-    @cached_property
-    def _predictors(self) -> tuple[DetectionPredictor, ...]:
-        loaded = self._loaded
-        kind = TASKS.get(loaded.config.name)
-        double = copy.deepcopy(loaded.task).cpu().double()
-
-        def to_double(inputs: Tensor) -> Tensor:
-            return inputs.double() if inputs.is_floating_point() else inputs
-
-        nudged = [
-            kind.predictor(loaded.config, _nudged(loaded.task, seed), lambda inputs: inputs)
-            for seed in range(_NUDGES)
-        ]
-        return (kind.predictor(loaded.config, double, to_double), *nudged)
+        self._made: list[DetectionPredictor] = []
 
     def is_undecided(self, photo: SourceImage, own: Detections, usual: Detections, rule: Suppression) -> bool:
-        """Return whether torch finds what a file has found, or does not agree with itself."""
-        lists = [usual, *(_detect(predictor, photo) for predictor in self._predictors)]
-        if any(_compare(rule, own, each).is_allowed for each in lists[1:]):
-            return True
-        return not all(_compare(rule, usual, each).is_allowed for each in lists[1:])
+        """Return whether rounding explains all by which a file's list differs from the usual one of torch:
+        what the file alone finds, torch finds too if it rounds in another way, and what it alone leaves out,
+        torch leaves out too.
+        """
+        lists = [usual]
+        for predictor in self._predictors():
+            lists.append(_detect(predictor, photo))
+            if is_within(own, lists, least=rule.score_threshold, most=rule.max_detections):
+                return True
+        return False
+
+    def _predictors(self) -> Iterator[DetectionPredictor]:
+        """Yield them one after the other; each is made once."""
+        for index in range(1 + _NUDGES):
+            if index == len(self._made):
+                self._made.append(self._make(index))
+            yield self._made[index]
+
+    def _make(self, index: int) -> DetectionPredictor:
+        loaded = self._loaded
+        task, convert = _nudged(loaded.task, index), partial(_nudged_pixels, seed=index)
+        if index == 0:
+            task, convert = copy.deepcopy(loaded.task).cpu().double(), _to_double
+        return TASKS.get(loaded.config.name).predictor(loaded.config, task, convert)
+
+
+def _to_double(inputs: Tensor) -> Tensor:
+    return inputs.double() if inputs.is_floating_point() else inputs
+
+
+def _nudged_pixels(inputs: Tensor, *, seed: int) -> Tensor:
+    """Return images with other last digits: where one is flat, neighbors would stay exactly equal."""
+    if inputs.dtype != torch.uint8:
+        return inputs
+    draw = torch.Generator().manual_seed(seed)
+    return inputs * (1 + _NUDGE * torch.randn(inputs.shape, generator=draw))
 
 
 def _nudged(task: Task, seed: int) -> Task:

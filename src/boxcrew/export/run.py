@@ -55,7 +55,7 @@ def export(config: ExportConfig, screen: Screen) -> Tree:
     screen.info(f"export: {job.loaded.path} as {config.format}")
     with screen.progress("writing the network"):
         model = onnx_model(job.graph)
-        info = describe(job.loaded, with_nms=config.nms)
+        info = describe(job.loaded, inputs=job.graph.inputs, with_nms=config.nms)
         draft = job.draft(model, info)
     if not config.proof:
         job.require_any_length(draft)
@@ -119,7 +119,8 @@ class _Job:
 
     def require_any_length(self, draft: _Draft) -> None:
         require_any_length(self.graph, draft.exported)
-        self.screen.info("the file takes any number of samples at once")
+        if self.format.takes_batches:
+            self.screen.info("the file takes any number of samples at once")
 
     def with_int8(self, model: bytes, info: ModelInfo, data: TaskData) -> _Draft:
         """Return the network with integers of 8 bits, calibrated with training photos."""

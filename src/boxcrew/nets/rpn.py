@@ -12,7 +12,7 @@ from torch.nn import functional as F  # noqa: N812
 from boxcrew.nets.anchors import BoxCoder, to_xyxy
 from boxcrew.nets.layers import conv_norm
 from boxcrew.nets.region_targets import OverlapLabels, Truth, wanted_offsets
-from boxcrew.nets.static import Chosen, nms_top_k
+from boxcrew.nets.static import Chosen, logit_ranks, nms_top_k, top_ranked
 
 BETA = 1 / 9
 """Distance, in units of the offsets, from which smooth L1 is straight."""
@@ -91,19 +91,19 @@ def propose(levels: Sequence[AnchorScores], size: tuple[int, int], limits: Propo
     boxes, scores, numbers, groups = [], [], [], []
     first = 0
     for index, level in enumerate(levels):
-        best, chosen = level.objectness.topk(min(limits.candidates, level.objectness.shape[1]), dim=1)
+        chosen = top_ranked(logit_ranks(level.objectness), count=limits.candidates)
         offsets = level.offsets.gather(1, chosen[..., None].expand(-1, -1, 4))
         boxes.append(clip_boxes_to_image(CODE.decode(offsets, level.anchors[chosen]), size))
-        scores.append(best.sigmoid())
+        scores.append(level.objectness.gather(1, chosen))
         numbers.append(chosen + first)
         groups.append(torch.full_like(chosen, index))
         first += len(level.anchors)
     all_boxes, all_scores = torch.cat(boxes, dim=1), torch.cat(scores, dim=1)
     sides = all_boxes[..., 2:] - all_boxes[..., :2]
-    valid = (sides >= SMALLEST).all(dim=-1) & (all_scores >= limits.min_score)
+    valid = (sides >= SMALLEST).all(dim=-1) & (all_scores.sigmoid() >= limits.min_score)
     kept = nms_top_k(
         all_boxes,
-        all_scores,
+        logit_ranks(all_scores),
         torch.cat(groups, dim=1),
         valid,
         num_groups=len(levels),

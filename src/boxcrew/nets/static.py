@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 _LARGEST = torch.iinfo(torch.int64).max
+_STEPS = 4096  # of a score before the sigmoid: two in the same step are equal; as in `runtime.suppression`
+_LOWEST, _HIGHEST = 2.0**-20, 1 - 2.0**-13  # probabilities: beyond these, differences are rounding
 # Constants of splitmix64 (Steele, Lea and Flood 2014, figure 19), as signed numbers.
 _GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)
 _MIX = ((30, 0xBF58476D1CE4E5B9 - (1 << 64)), (27, 0x94D049BB133111EB - (1 << 64)), (31, 1))
@@ -31,6 +33,10 @@ class Chosen:
         one_each = (*self.index.shape, *(1 for _ in values.shape[2:]))
         index = self.index.reshape(one_each).expand(*self.index.shape, *values.shape[2:])
         return values.gather(1, index).masked_fill(~self.valid.reshape(one_each), 0)
+
+    def reordered(self, order: Tensor) -> Chosen:
+        """Return the same in another order (B, K)."""
+        return Chosen(index=self.index.gather(1, order), valid=self.valid.gather(1, order))
 
 
 def hashed_keys(draws: Tensor, num: int) -> Tensor:
@@ -82,22 +88,46 @@ def _ranks(keys: Tensor, candidates: Tensor) -> Tensor:
     return torch.empty_like(order).scatter_(1, order, places)
 
 
+def score_ranks(scores: Tensor) -> Tensor:
+    """Return ranks int64 of probabilities, the higher the better, of the same shape. Nearly equal ones have
+    the same rank: where an image is flat, neighbors have the same score up to its last digits, and which of
+    them is best would depend on who computes it.
+    """
+    return logit_ranks(scores.detach().clamp(_LOWEST, _HIGHEST).logit())
+
+
+def logit_ranks(logits: Tensor) -> Tensor:
+    """Return the ranks of scores before the sigmoid, as `score_ranks` does."""
+    return (logits.detach() * _STEPS).round().long()
+
+
+def top_ranked(ranks: Tensor, *, count: int) -> Tensor:
+    """Return the index (B, K, …) along the second axis of the `count` highest ranks (B, N, …), highest first;
+    all of them if there are fewer. Of equal ranks the first is taken first.
+    """
+    num = ranks.shape[1]
+    last_first = torch.arange(num - 1, -1, -1, device=ranks.device)
+    keys = ranks * num + last_first.reshape(-1, *(1 for _ in ranks.shape[2:]))
+    return keys.topk(min(count, num), dim=1).indices
+
+
 def nms_top_k(
-    boxes: Tensor, scores: Tensor, groups: Tensor, valid: Tensor, *, num_groups: int, iou: float, count: int
+    boxes: Tensor, ranks: Tensor, groups: Tensor, valid: Tensor, *, num_groups: int, iou: float, count: int
 ) -> Chosen:
     """Suppress boxes (B, N, 4) xyxy that overlap a better one of their group by more than `iou`, and choose
     the `count` best of each row that are left, best first.
 
-    `scores` (B, N) of at least 0, `groups` (B, N) int64 from 0 to `num_groups` - 1 (classes or levels) and
-    `valid` (B, N) belong to the boxes. No gradient flows through the choice.
+    `ranks` (B, N) int64, of which the highest is best, and the first of equal ones, `groups` (B, N) int64
+    from 0 to `num_groups` - 1 (classes or levels) and `valid` (B, N) belong to the boxes. No gradient flows
+    through the choice.
     """
-    index, kept = _nms(boxes.detach(), scores.detach(), groups, valid, num_groups, iou, count)
+    index, kept = _nms(boxes.detach(), ranks, groups, valid, num_groups, iou, count)
     return Chosen(index=index, valid=kept)
 
 
 @torch.library.custom_op("boxcrew::nms_top_k", mutates_args=())
 def _nms(
-    boxes: Tensor, scores: Tensor, groups: Tensor, valid: Tensor, num_groups: int, iou: float, count: int
+    boxes: Tensor, ranks: Tensor, groups: Tensor, valid: Tensor, num_groups: int, iou: float, count: int
 ) -> tuple[Tensor, Tensor]:
     """One operator, because what is inside has shapes that depend on data, and must not be traced. Exports
     give it another form (`export/operators.py`), which needs `num_groups`.
@@ -110,10 +140,11 @@ def _nms(
     kept = torch.zeros(len(boxes), count, dtype=torch.bool, device=boxes.device)
     for row in range(len(boxes)):
         candidates = valid[row].nonzero().squeeze(1)
+        candidates = candidates[ranks[row, candidates].argsort(descending=True, stable=True)]
+        places = torch.arange(len(candidates), 0, -1, dtype=torch.float64, device=boxes.device)
         # In double precision: torchvision moves the boxes of each group to a place of their own, which would
         # round them, and overlaps near the limit would then differ from those of exported files.
-        exact = boxes[row, candidates].double(), scores[row, candidates].double()
-        best = batched_nms(*exact, groups[row, candidates], iou)[:count]
+        best = batched_nms(boxes[row, candidates].double(), places, groups[row, candidates], iou)[:count]
         index[row, : len(best)] = candidates[best]
         kept[row, : len(best)] = True
     return index, kept
@@ -121,9 +152,9 @@ def _nms(
 
 @_nms.register_fake
 def _nms_shapes(
-    boxes: Tensor, scores: Tensor, groups: Tensor, valid: Tensor, num_groups: int, iou: float, count: int
+    boxes: Tensor, ranks: Tensor, groups: Tensor, valid: Tensor, num_groups: int, iou: float, count: int
 ) -> tuple[Tensor, Tensor]:
     """Give the shapes alone, for tensors without data."""
-    del scores, groups, valid, num_groups, iou
+    del ranks, groups, valid, num_groups, iou
     index = boxes.new_zeros((boxes.shape[0], count), dtype=torch.int64)
     return index, torch.zeros_like(index, dtype=torch.bool)

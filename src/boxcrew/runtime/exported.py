@@ -26,6 +26,7 @@ AUTO = "auto"
 IMAGES, EXTRA, THRESHOLD = "images", ("regions", "regions_valid"), "score_threshold"
 """The names of a detector's inputs."""
 
+_USUAL = ("onnxruntime", "openvino", "executorch")
 _MEASURED = 2.0  # seconds that all engines are measured for
 
 
@@ -51,8 +52,13 @@ def open_exported(path: Path, *, engine: str | None = None, threads: int = 1) ->
     _require_usable(file)
     if engine == AUTO:
         return _fastest(file, threads=threads)
-    name = engine or ("openvino" if file.onnx is None else "onnxruntime")
+    name = engine or _usual_engine(file)
     return Exported(file=file, engine=open_engine(name, file, threads=threads), engine_name=name)
+
+
+def _usual_engine(file: ModelFile) -> str:
+    """Return the engine that a kind of file is made for."""
+    return next((name for name in _USUAL if ENGINES.get(name).reads & file.files.keys()), _USUAL[0])
 
 
 def _require_usable(file: ModelFile) -> None:

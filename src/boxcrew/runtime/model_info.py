@@ -74,6 +74,8 @@ class ModelInfo(Config):
     """Name of the network, such as picodet."""
     classes: tuple[str, ...]
     """Names of the classes, in the order of their numbers."""
+    inputs: tuple[str, ...] = ()
+    """Names of the inputs, in their order."""
     precision: Literal["fp32", "int8"] = "fp32"
     """Numbers that the file computes with."""
     image: ImageInput | None = None

@@ -25,6 +25,8 @@ class ExportFormat:
     """Name of that engine."""
     takes_int8: bool = False
     """Whether an ONNX model with integers can be converted."""
+    takes_batches: bool = True
+    """Whether a file computes several samples at once; its engine computes one after the other if not."""
 
 
 FORMATS: Registry[ExportFormat] = Registry("export format", "boxcrew.export.formats")

@@ -28,7 +28,7 @@ def torch_files(graph: ExportGraph, model: bytes) -> Mapping[str, bytes]:
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # paths of source files of this machine
     content = io.BytesIO()
-    torch.export.save(program, content, extra_files={"inputs": ",".join(graph.inputs)})
+    torch.export.save(program, content)
     return {PROGRAM: content.getvalue()}
 
 
@@ -38,9 +38,8 @@ class _Program:
     precision = "fp32"
 
     def __init__(self, file: ModelFile) -> None:
-        extra = {"inputs": ""}
-        program = torch.export.load(io.BytesIO(file.files[PROGRAM]), extra_files=extra)
-        self._module, self._inputs = program.module(), extra["inputs"].split(",")
+        self._module = torch.export.load(io.BytesIO(file.files[PROGRAM])).module()
+        self._inputs = file.info.inputs
 
     def run(self, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
         tensors = [torch.from_numpy(np.asarray(inputs[name])) for name in self._inputs]
