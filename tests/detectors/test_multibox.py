@@ -12,7 +12,6 @@ from torch import Tensor
 from torchvision.ops import batched_nms, clip_boxes_to_image
 
 from boxcrew.core.types import Detections, Losses
-from boxcrew.detectors._multibox import CANDIDATES
 from boxcrew.detectors.ssdlite import SsdLite
 from boxcrew.nets.anchors import to_xyxy
 from boxcrew.nets.matching import hard_negatives, match
@@ -161,7 +160,7 @@ def decoded_one_by_one(detector: SsdLite, raw: tuple[Tensor, ...]) -> list[Detec
     boxes = clip_boxes_to_image(detector.code.decode(raw[1], detector.anchors), (64, 64))
     for probabilities, places in zip(raw[0].softmax(dim=-1)[..., 1:], boxes, strict=True):
         rounded = score_ranks(probabilities).float()
-        anchor = rounded.argsort(dim=0, descending=True, stable=True)[:CANDIDATES]
+        anchor = rounded.argsort(dim=0, descending=True, stable=True)[: detector.num_candidates]
         best, rounded = probabilities.gather(0, anchor), rounded.gather(0, anchor)
         labels = torch.arange(len(CLASSES)).expand_as(best)
         keep = best > detector.config.score_threshold

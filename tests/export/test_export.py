@@ -338,12 +338,40 @@ def test_a_detector_predicts_from_its_file_without_torch(
 
 
 @pytest.mark.usefixtures("traced")
-@pytest.mark.parametrize("kind", ["openvino", "torch", "executorch"])
+@pytest.mark.parametrize("kind", ["openvino", "torch", "executorch", "ncnn"])
 def test_other_formats_are_proved_too(kind: str, tiny_run: Path, tmp_path: Path) -> None:
     pytest.importorskip(kind)
     report = exported(tiny_run, format=kind, out=tmp_path / "model")
     assert report["proof"]["num_same"] == report["proof"]["num_samples"] == 4
     assert read_model(tmp_path / "model").info.network == "ssdlite"
+
+
+@pytest.mark.parametrize("kind", ["openvino", "executorch", "ncnn"])
+def test_a_missing_package_is_named(kind: str, tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, kind, None)
+    with pytest.raises(ExportError, match=f"format={kind}: {kind} is not installed") as caught:
+        exported(tiny_run, format=kind)
+    assert caught.value.advice == f"pip install 'boxcrew[{kind}]'"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "message"),
+    [
+        ("executorch", "faster_rcnn", "an operator of the network is not among its own"),
+        ("executorch", "fast_rcnn", r"its files cannot have inputs of any length \(num_regions\)"),
+        ("ncnn", "faster_rcnn", "faster_rcnn chooses regions"),
+        ("ncnn", "picodet", "PNNX changes this network"),
+    ],
+)
+def test_a_format_that_lacks_an_operator_says_so(
+    kind: str, name: str, message: str, detector_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(kind)
+    monkeypatch.setattr("boxcrew.export.run.onnx_model", lambda graph: b"")
+    run = detector_run(name, is_raw=True, **FEW_REGIONS.get(name, {}))
+    with narrow_if_large(quick_config(name)), pytest.raises(ExportError, match=message):
+        exported(run, format=kind)
+    assert not (run / "export").exists()
 
 
 @pytest.mark.usefixtures("traced")

@@ -100,6 +100,13 @@ class Candidates(NamedTuple):
     labels: Tensor  # (B, N) 0..C-1
 
 
+class ScoredBoxes(NamedTuple):
+    """All N boxes of each image, of which candidates are chosen."""
+
+    boxes: Tensor  # (B, N, 4) xyxy in pixels of the input, not clipped
+    scores: Tensor  # (B, N, C) 0..1, of each class
+
+
 class ImageBatches(Protocol):
     """Images in batches, in a fixed order; every iteration is one more pass over all of them."""
 
@@ -118,6 +125,8 @@ class DetectorNet(Network):
     """
 
     config_class: ClassVar[type[DetectorConfig]]
+    num_candidates: ClassVar[int] = 400  # boxes that go into non-maximum suppression, at most
+    candidates_each: ClassVar[Literal["class", "image"]] = "image"  # what has so many
     not_exportable: ClassVar[str] = ""  # why no file for other programs can be made of it, if so
     normalize: Normalize
 
@@ -140,6 +149,12 @@ class DetectorNet(Network):
         """Turn the raw outputs of `forward` into boxes with scores, of which suppression chooses. `size` is
         the (height, width) of the images that `forward` was given.
         """
+
+    def scored_boxes(self, raw: tuple[Tensor, ...], size: HeightWidth) -> ScoredBoxes | None:  # noqa: ARG002
+        """Turn the raw outputs of `forward` into all boxes with the score of each class, for engines that
+        cannot choose; None if the detector itself works on what it has chosen.
+        """
+        return None
 
     def decode(self, raw: tuple[Tensor, ...], size: HeightWidth) -> PaddedDetections:
         """Turn the raw outputs of `forward` into `max_detections` for each image, in pixels of the input.

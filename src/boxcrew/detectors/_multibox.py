@@ -11,13 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.core.types import Batch, Losses
-from boxcrew.detectors._base import Candidates, DetectorConfig, DetectorNet, HeightWidth
+from boxcrew.detectors._base import Candidates, DetectorConfig, DetectorNet, HeightWidth, ScoredBoxes
 from boxcrew.nets.anchors import BoxCoder, Level, default_boxes, to_xyxy
 from boxcrew.nets.matching import hard_negatives, match
 from boxcrew.nets.network import ClassRows
 from boxcrew.nets.static import score_ranks, top_ranked
 
-CANDIDATES = 400  # boxes of each class and image that go into non-maximum suppression
 _PAIRS = 250_000  # IoUs computed at once: few enough to stay in a processor's cache
 
 
@@ -44,6 +43,7 @@ class MultiBoxNet(DetectorNet):
     class_heads: nn.ModuleList  # map -> blocks of (1 + C) scores, one block for each box of a cell
     box_heads: nn.ModuleList  # map -> 4 offsets for each box of a cell
     config: MultiBoxConfig
+    candidates_each = "class"
 
     def __init__(self, config: MultiBoxConfig, classes: tuple[str, ...]) -> None:
         super().__init__(config, classes)
@@ -118,16 +118,19 @@ class MultiBoxNet(DetectorNet):
     def candidates(self, raw: tuple[Tensor, ...], size: HeightWidth) -> Candidates:
         from torchvision.ops import clip_boxes_to_image
 
-        scores, offsets = raw
-        anchors = self.anchors_at(size[1])
-        probabilities = scores.float().softmax(dim=-1)[..., 1:]
-        boxes = clip_boxes_to_image(self.code.decode(offsets.float(), anchors), size)
-        anchor = top_ranked(score_ranks(probabilities), count=CANDIDATES)
+        boxes, probabilities = self.scored_boxes(raw, size)
+        boxes = clip_boxes_to_image(boxes, size)
+        anchor = top_ranked(score_ranks(probabilities), count=self.num_candidates)
         best = probabilities.gather(1, anchor)
         labels = torch.arange(best.shape[2], device=best.device).expand_as(best).flatten(1)
         best, anchor = best.flatten(1), anchor.flatten(1)
         candidates = boxes.gather(1, anchor[..., None].expand(-1, -1, 4))
         return Candidates(candidates, best, labels)
+
+    def scored_boxes(self, raw: tuple[Tensor, ...], size: HeightWidth) -> ScoredBoxes:
+        scores, offsets = raw
+        boxes = self.code.decode(offsets.float(), self.anchors_at(size[1]))
+        return ScoredBoxes(boxes, scores.float().softmax(dim=-1)[..., 1:])
 
     def best_anchor_iou(self, boxes: Tensor) -> Tensor:
         """Return the IoU (N,) of each box with its best default box.

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.core.input_size import InputSize
-from boxcrew.detectors._base import Candidates, HeightWidth
+from boxcrew.detectors._base import Candidates, HeightWidth, ScoredBoxes
 from boxcrew.nets.points import Points, assign_aligned
 from boxcrew.nets.static import score_ranks, top_ranked
 
@@ -45,12 +45,13 @@ def point_targets(
     )
 
 
-def best_candidates(scores: Tensor, boxes: Tensor, size: HeightWidth, *, count: int) -> Candidates:
-    """Return the `count` best pairs of a point and a class. `scores` (B, P, C) are 0..1 and `boxes` (B, P, 4)
-    xyxy in pixels of the input, whose (height, width) is `size`.
+def best_candidates(scored: ScoredBoxes, size: HeightWidth, *, count: int) -> Candidates:
+    """Return the `count` best pairs of a box and a class, clipped to the input, whose (height, width) is
+    `size`.
     """
     from torchvision.ops import clip_boxes_to_image
 
+    boxes, scores = scored
     num_classes = scores.shape[2]
     index = top_ranked(score_ranks(scores.flatten(1)), count=count)
     best = scores.flatten(1).gather(1, index)

@@ -18,7 +18,15 @@ from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.core.input_size import InputSize
 from boxcrew.core.types import Batch, Losses
-from boxcrew.detectors._base import DETECTORS, Candidates, DetectorConfig, DetectorNet, HeightWidth, input_hw
+from boxcrew.detectors._base import (
+    DETECTORS,
+    Candidates,
+    DetectorConfig,
+    DetectorNet,
+    HeightWidth,
+    ScoredBoxes,
+    input_hw,
+)
 from boxcrew.detectors._paddle_picodet import is_paddle, picodet_from_paddle
 from boxcrew.detectors._points import best_candidates, best_point_iou, point_targets
 from boxcrew.nets.backbones import Backbone
@@ -30,7 +38,6 @@ from boxcrew.nets.points import Points, boxes_at, cell_centers, distances_to, pa
 from boxcrew.nets.quality_losses import distribution_focal, expected_distance, varifocal
 from boxcrew.nets.weights import State
 
-CANDIDATES = 1000  # boxes of an image that go into non-maximum suppression
 NUM_BINS = 8  # distances 0, 1, …, 7 strides
 FINEST_STRIDE, NUM_MAPS = 8, 3  # of the backbone; the neck adds a map
 _PRIOR = 0.01  # score that every class begins with (RetinaNet, section 4.1)
@@ -123,7 +130,11 @@ class PicoDet(DetectorNet):
         )
 
     def candidates(self, raw: tuple[Tensor, ...], size: HeightWidth) -> Candidates:
-        return best_candidates(raw[0].float(), raw[1].float(), size, count=CANDIDATES)
+        return best_candidates(self.scored_boxes(raw, size), size, count=self.num_candidates)
+
+    def scored_boxes(self, raw: tuple[Tensor, ...], size: HeightWidth) -> ScoredBoxes:
+        del size
+        return ScoredBoxes(raw[1].float(), raw[0].float())
 
     def best_anchor_iou(self, boxes: Tensor) -> Tensor:
         """Return the IoU (N,) of each box with the best box that a point can give."""

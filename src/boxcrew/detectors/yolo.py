@@ -18,14 +18,20 @@ from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.core.input_size import InputSize
 from boxcrew.core.types import Batch, Losses
-from boxcrew.detectors._base import DETECTORS, Candidates, DetectorConfig, DetectorNet, HeightWidth
+from boxcrew.detectors._base import (
+    DETECTORS,
+    Candidates,
+    DetectorConfig,
+    DetectorNet,
+    HeightWidth,
+    ScoredBoxes,
+)
 from boxcrew.detectors._points import best_candidates, best_point_iou, point_targets
 from boxcrew.nets.backbones import Backbone
 from boxcrew.nets.layers import Normalize, TopDown, conv_norm
 from boxcrew.nets.network import ClassRows
 from boxcrew.nets.points import Points, boxes_at, cell_centers, distances_to, paired_giou
 
-CANDIDATES = 400  # boxes of an image that go into non-maximum suppression
 _PRIOR = 0.01  # score that every class begins with (RetinaNet, section 4.1)
 _START = 2.0  # distances that points begin with, in strides
 
@@ -105,8 +111,11 @@ class Yolo(DetectorNet):
         )
 
     def candidates(self, raw: tuple[Tensor, ...], size: HeightWidth) -> Candidates:
-        probabilities = raw[0].float().sigmoid()
-        return best_candidates(probabilities, raw[1].float(), size, count=CANDIDATES)
+        return best_candidates(self.scored_boxes(raw, size), size, count=self.num_candidates)
+
+    def scored_boxes(self, raw: tuple[Tensor, ...], size: HeightWidth) -> ScoredBoxes:
+        del size
+        return ScoredBoxes(raw[1].float(), raw[0].float().sigmoid())
 
     def best_anchor_iou(self, boxes: Tensor) -> Tensor:
         """Return the IoU (N,) of each box with the best box that a point can give."""

@@ -17,14 +17,20 @@ from torch.nn import functional as F  # noqa: N812
 from boxcrew.core.errors import UsageError
 from boxcrew.core.input_size import InputSize
 from boxcrew.core.types import Batch, Losses
-from boxcrew.detectors._base import DETECTORS, Candidates, DetectorConfig, DetectorNet, HeightWidth
+from boxcrew.detectors._base import (
+    DETECTORS,
+    Candidates,
+    DetectorConfig,
+    DetectorNet,
+    HeightWidth,
+    ScoredBoxes,
+)
 from boxcrew.detectors._points import best_candidates
 from boxcrew.nets.backbones import Backbone
 from boxcrew.nets.layers import Normalize, activation_layer
 from boxcrew.nets.network import ClassRows
 from boxcrew.nets.static import hashed_keys
 
-CANDIDATES = 400  # boxes of an image that go into non-maximum suppression
 COORDINATES, NO_OBJECT = 5.0, 0.5  # lambda_coord and lambda_noobj (2.2)
 _NUMBERS = 5  # of a box: x and y in its cell, the roots of width and height, confidence
 _START = 0.5  # what x, y and the roots begin near: the middle of a cell, and half of the image's sides
@@ -154,12 +160,14 @@ class Yolo1(DetectorNet):
         )
 
     def candidates(self, raw: tuple[Tensor, ...], size: HeightWidth) -> Candidates:
+        return best_candidates(self.scored_boxes(raw, size), size, count=self.num_candidates)
+
+    def scored_boxes(self, raw: tuple[Tensor, ...], size: HeightWidth) -> ScoredBoxes:
         """Score each box for each class by confidence x probability (2, equation 1), both limited to 0..1."""
         found = self._split(raw[0].float())
         scores = found.confidences.clamp(0, 1)[..., None] * found.classes.clamp(0, 1)[:, :, None]
         corners = found.corners(self._cells(found.offsets), self.config.grid).flatten(1, 2)
-        boxes = corners * corners.new_tensor(size[::-1] * 2)
-        return best_candidates(scores.flatten(1, 2), boxes, size, count=CANDIDATES)
+        return ScoredBoxes(corners * corners.new_tensor(size[::-1] * 2), scores.flatten(1, 2))
 
     def class_tensors(self) -> Mapping[str, ClassRows]:
         blocks = self.config.grid**2 if self.config.head == "fc" else 1

@@ -12,7 +12,7 @@ from boxcrew.core.errors import ExportError
 from boxcrew.data.proposals.methods import SELECTIVE_SEARCH
 from boxcrew.detectors import DetectorNet, ProposalConfig
 from boxcrew.nets.network import Network
-from boxcrew.runtime.model_info import ImageInput, ModelInfo, Proposals, Suppression
+from boxcrew.runtime.model_info import CandidateRule, ImageInput, ModelInfo, Proposals, Suppression
 from boxcrew.tasks.base import TASKS
 from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.run.loading import Loaded
@@ -20,7 +20,7 @@ from boxcrew.train.run.loading import Loaded
 _MAIN_SCORES = ("AP", "AP50", "AP75", "accuracy", "accuracy5", "val_loss", "perplexity", "frechet")
 
 
-def describe(loaded: Loaded, *, inputs: tuple[str, ...], with_nms: bool) -> ModelInfo:
+def describe(loaded: Loaded, *, inputs: tuple[str, ...], with_nms: bool, chooses: bool = True) -> ModelInfo:
     """Return the description of a network, before anything was measured."""
     task, network = loaded.config, loaded.task.network
     is_detector = isinstance(task, DetectionConfig)
@@ -33,11 +33,11 @@ def describe(loaded: Loaded, *, inputs: tuple[str, ...], with_nms: bool) -> Mode
         task=task.tree(),
         facts=loaded.facts.to_json(),
         seed=loaded.seed,
-        **(_of_detector(task, network, with_nms=with_nms) if is_detector else {}),
+        **(_of_detector(task, network, with_nms=with_nms, chooses=chooses) if is_detector else {}),
     )
 
 
-def _of_detector(task: DetectionConfig, network: Network, *, with_nms: bool) -> Tree:
+def _of_detector(task: DetectionConfig, network: Network, *, with_nms: bool, chooses: bool) -> Tree:
     assert isinstance(network, DetectorNet)
     detector, normalize = task.detector, network.normalize
     image = ImageInput(
@@ -53,7 +53,15 @@ def _of_detector(task: DetectionConfig, network: Network, *, with_nms: bool) -> 
         nms_iou=detector.nms_iou,
         max_detections=detector.max_detections,
     )
-    return {"image": image, "suppression": suppression, "proposals": _proposals(task)}
+    rule = CandidateRule(
+        count=network.num_candidates, each=network.candidates_each, side=detector.size.largest.square
+    )
+    return {
+        "image": image,
+        "candidates": None if chooses else rule,
+        "suppression": suppression,
+        "proposals": _proposals(task),
+    }
 
 
 def _proposals(task: DetectionConfig) -> Proposals | None:

@@ -77,7 +77,7 @@ def graph_of(loaded: Loaded, *, with_nms: bool) -> ExportGraph:
     return _GRAPHS[kind](loaded)
 
 
-class _DetectorModule(nn.Module):
+class DetectorModule(nn.Module):
     """A detector up to its candidates, or up to its detections."""
 
     def __init__(self, detector: DetectorNet, size: tuple[int, int], *, with_nms: bool) -> None:
@@ -125,7 +125,7 @@ def _detector_graph(loaded: Loaded, *, with_nms: bool) -> ExportGraph:
     if with_nms:
         axes[THRESHOLD] = {}
     return ExportGraph(
-        module=_DetectorModule(detector, (side, side), with_nms=with_nms).eval(),
+        module=DetectorModule(detector, (side, side), with_nms=with_nms).eval(),
         axes=axes,
         outputs=("boxes", "scores", "labels"),
         make_inputs=make_inputs,

@@ -55,7 +55,7 @@ def export(config: ExportConfig, screen: Screen) -> Tree:
     screen.info(f"export: {job.loaded.path} as {config.format}")
     with screen.progress("writing the network"):
         model = onnx_model(job.graph)
-        info = describe(job.loaded, inputs=job.graph.inputs, with_nms=config.nms)
+        info = job.describe()
         draft = job.draft(model, info)
     if not config.proof:
         job.require_any_length(draft)
@@ -106,6 +106,11 @@ class _Job:
     loaded: Loaded
     graph: ExportGraph
     screen: Screen
+
+    def describe(self) -> ModelInfo:
+        return describe(
+            self.loaded, inputs=self.graph.inputs, with_nms=self.config.nms, chooses=self.format.chooses
+        )
 
     def draft(self, model: bytes, info: ModelInfo) -> _Draft:
         """Convert an ONNX model to the format, and open the result."""

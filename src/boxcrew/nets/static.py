@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 _LARGEST = torch.iinfo(torch.int64).max
-_STEPS = 4096  # of a score before the sigmoid: two in the same step are equal; as in `runtime.suppression`
+_STEPS = 4096  # of a score before the sigmoid: two in the same step are equal; as in `runtime.choice`
 _LOWEST, _HIGHEST = 2.0**-20, 1 - 2.0**-13  # probabilities: beyond these, differences are rounding
 # Constants of splitmix64 (Steele, Lea and Flood 2014, figure 19), as signed numbers.
 _GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)

@@ -26,7 +26,7 @@ AUTO = "auto"
 IMAGES, EXTRA, THRESHOLD = "images", ("regions", "regions_valid"), "score_threshold"
 """The names of a detector's inputs."""
 
-_USUAL = ("onnxruntime", "openvino", "executorch")
+_USUAL = ("onnxruntime", "openvino", "executorch", "ncnn")
 _MEASURED = 2.0  # seconds that all engines are measured for
 
 

@@ -50,6 +50,17 @@ class Proposals(Config):
     """Regions of a photo, at most."""
 
 
+class CandidateRule(Config):
+    """The choice of candidates that is left to the reader of a file, which gives every box."""
+
+    count: int
+    """Candidates, at most: those with the highest scores."""
+    each: Literal["class", "image"]
+    """What has so many candidates."""
+    side: int
+    """Side of the input in pixels, which boxes are clipped to."""
+
+
 class Suppression(Config):
     """The rule by which candidates of a detector become detections."""
 
@@ -82,6 +93,8 @@ class ModelInfo(Config):
     """The input of a detector."""
     proposals: Proposals | None = None
     """Further inputs of a detector that starts from regions."""
+    candidates: CandidateRule | None = None
+    """The step before it, if the file leaves it to the reader."""
     suppression: Suppression | None = None
     """The last step of a detector."""
     weights: str

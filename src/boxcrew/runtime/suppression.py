@@ -6,10 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxcrew.core.types import Detections, Floats, Ints
-
-# As in `nets.static`.
-_STEPS = 4096
-_LOWEST, _HIGHEST = np.float32(2.0**-20), np.float32(1 - 2.0**-13)
+from boxcrew.runtime.choice import score_ranks
 
 
 def suppress(
@@ -20,17 +17,11 @@ def suppress(
     are (N,).
     """
     likely = np.flatnonzero(scores > np.float32(score_threshold))
-    order = likely[np.argsort(-_ranks(scores[likely]), kind="stable")]
+    order = likely[np.argsort(-score_ranks(scores[likely]), kind="stable")]
     exact = boxes[order].astype(np.float64)  # as on the other side: overlaps near the limit must not differ
     kept = order[_best(exact, labels[order], iou=iou, most=most)]
     kept = kept[np.argsort(-scores[kept], kind="stable")]
     return Detections(boxes=boxes[kept], scores=scores[kept], labels=labels[kept])
-
-
-def _ranks(scores: Floats) -> Ints:
-    """Return the ranks of probabilities, as `nets.static.score_ranks` does."""
-    limited = np.clip(scores, _LOWEST, _HIGHEST)
-    return np.rint(np.log(limited / (1 - limited)) * _STEPS).astype(np.int64)
 
 
 def _best(boxes: npt.NDArray[np.float64], labels: Ints, *, iou: float, most: int) -> list[int]:

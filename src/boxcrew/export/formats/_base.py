@@ -25,6 +25,8 @@ class ExportFormat:
     """Name of that engine."""
     takes_int8: bool = False
     """Whether an ONNX model with integers can be converted."""
+    chooses: bool = True
+    """Whether the file of a detector chooses candidates; it gives every box if not."""
     takes_batches: bool = True
     """Whether a file computes several samples at once; its engine computes one after the other if not."""
 
