@@ -104,7 +104,7 @@ def test_proposals_are_torchvisions() -> None:
     sizes = [len(anchors) for anchors in by_level]
     # No two are so near that they have the same rank.
     orders = [torch.randperm(sum(sizes), generator=draw) for _ in range(2)]
-    parts = (torch.stack(orders) / 64 - 4).split(sizes, dim=1)
+    parts = torch.split(torch.stack(orders) / 64 - 4, sizes, dim=1)
     levels = [
         AnchorScores(
             objectness=part,

@@ -149,10 +149,11 @@ class OtherRounding:
 
     def _make(self, index: int) -> DetectionPredictor:
         loaded = self._loaded
-        task, convert = _nudged(loaded.task, index), partial(_nudged_pixels, seed=index)
+        kind = TASKS.get(loaded.config.name)
         if index == 0:
-            task, convert = copy.deepcopy(loaded.task).cpu().double(), _to_double
-        return TASKS.get(loaded.config.name).predictor(loaded.config, task, convert)
+            return kind.predictor(loaded.config, copy.deepcopy(loaded.task).cpu().double(), _to_double)
+        move = partial(_nudged_pixels, seed=index)
+        return kind.predictor(loaded.config, _nudged(loaded.task, index), move)
 
 
 def _to_double(inputs: Tensor) -> Tensor:

@@ -18,7 +18,8 @@ _LOWEST, _HIGHEST = np.float32(2.0**-20), np.float32(1 - 2.0**-13)
 def score_ranks(scores: Floats) -> Ints:
     """Return ranks of probabilities, the higher the better; those that nearly agree have the same."""
     limited = np.clip(scores, _LOWEST, _HIGHEST)
-    return np.rint(np.log(limited / (1 - limited)) * _STEPS).astype(np.int64)
+    ranks: Ints = np.rint(np.log(limited / (1 - limited)) * _STEPS).astype(np.int64)
+    return ranks
 
 
 def choose_candidates(boxes: Floats, scores: Floats, rule: CandidateRule) -> tuple[Floats, Floats, Ints]:
