@@ -133,18 +133,26 @@ def _cluster() -> Iterator[None]:
     address = os.environ.get("RAY_ADDRESS")
     # What Ray reports about its use to its makers is off, unless the user has decided.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if address:
+        _join(address)
+    else:
+        # Ray would write a token into the home of the user.
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        ray.init(include_dashboard=False, object_store_memory=_STORE_BYTES)
     try:
-        if address:
-            ray.init(address=address, log_to_driver=True)
-        else:
-            # Ray would write a token into the home of the user.
-            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-            ray.init(include_dashboard=False, object_store_memory=_STORE_BYTES)
         yield
     finally:
         if not address:
             ray_serve.shutdown()
         ray.shutdown()
+
+
+def _join(address: str) -> None:
+    try:
+        ray.init(address=address)
+    except ConnectionError:
+        advice = "is it running, and are RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN set here too?"
+        raise UsageError(f"RAY_ADDRESS={address}: this cluster does not answer", advice=advice) from None
 
 
 @contextmanager
