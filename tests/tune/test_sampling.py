@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
 from boxcrew.core.errors import UsageError
 from boxcrew.tune.choose import choose_space
-from boxcrew.tune.ledger import Asked, Trial
+from boxcrew.tune.importance import importance
+from boxcrew.tune.ledger import Asked, Ledger, Trial
 from boxcrew.tune.record import Sampler, StudyRecord
 from boxcrew.tune.sampling import STARTUP, draw, grid
 
@@ -91,3 +93,13 @@ def test_a_small_space_ends(record: StudyRecord) -> None:
         asked = Asked(trial=number, params=params, settings=params, rungs=(1,), bracket=0)
         trials.append(Trial(asked=asked, begun=0, values={0: 0.5}))
     assert draw(study, trials, 2) is None
+
+
+def test_the_setting_that_decides_is_the_important_one(record: StudyRecord) -> None:
+    random = record.model_copy(update={"sampler": "random"})
+    ledger = Ledger(folder=Path(), trials=drawn(random, 30))
+    shares = importance(random, ledger)
+    assert shares is not None
+    assert next(iter(shares)) == "net.dropout"
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert importance(random, Ledger(folder=Path(), trials=ledger.trials[:9])) is None

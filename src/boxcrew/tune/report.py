@@ -16,9 +16,10 @@ from boxcrew.train.run.directory import read_record
 from boxcrew.train.run.stored_settings import flat
 from boxcrew.tune.best import winner_of
 from boxcrew.tune.finish import BEST, TEST
+from boxcrew.tune.importance import importance
 from boxcrew.tune.ledger import Ledger, Trial
 from boxcrew.tune.record import TRIALS, StudyRecord
-from boxcrew.tune.runner import text
+from boxcrew.tune.runner import text, words
 
 REPORT = "report.json"
 _SHOWN = 8  # trials in the table
@@ -69,6 +70,7 @@ def make_report(study: StudyRecord, folder: Path, ledger: Ledger) -> dict[str, A
         "verdict": _verdict(study, value, recipe, noise, winner.number, test),
         "test": test,
         "counts": _counts(ledger),
+        "importance": importance(study, ledger),
         "trials": [_trial(study, folder, trial) for trial in ledger.trials],
     }
 
@@ -130,7 +132,7 @@ def _verdict(
         return {"clear": False, "gain": 0.0, "sentence": "no setting found is better than the recipe"}
     words = f"{study.metric} {recipe:.4g} -> {best:.4g} on the validation split"
     if noise is None:
-        sentence = f"{words}; how much of it is chance was not measured: there was no time for other seeds"
+        sentence = f"{words}; how much of it is chance was not measured: other seeds would take too long"
         return {"clear": None, "gain": gain, "sentence": sentence}
     mean_gain, spread = sign * (best - noise["mean"]), _CLEAR * noise["deviation"]
     by_chance = f"the recipe alone varies by ±{noise['deviation']:.2g} with the seed"
@@ -179,6 +181,26 @@ def _trial(study: StudyRecord, folder: Path, trial: Trial) -> dict[str, Any]:
 
 def show(report: Mapping[str, Any], folder: Path, screen: Screen) -> None:
     """Show the best trials, the changed settings, and what the result is worth."""
+    _show_trials(report, screen)
+    changes = report["best"]["changes"].items()
+    rows = [(key, text(change["from"]), text(change["to"])) for key, change in changes]
+    if rows:
+        screen.table(f"trial {report['best']['trial']}", ("setting", "recipe", "best"), rows, numbers=False)
+    counts, noise = report["counts"], report["recipe"]["noise"]
+    screen.info(
+        f"{counted(counts['trials'], 'trial')} in {format_duration(report['seconds'])}: "
+        f"{counts['complete']} complete, {counts['stopped_early']} stopped early, {counts['failed']} failed"
+    )
+    if noise is not None:
+        values = ", ".join(f"{value:.4g}" for value in noise["values"])
+        screen.info(f"the recipe with {len(noise['values'])} seeds: {values}")
+    if (test := report["test"]) is not None:
+        _show_test(report, test, screen)
+    screen.info(f"result: {report['verdict']['sentence']}")
+    screen.info(f"best settings: {folder / BEST} (boxcrew train recipe=study={folder}:best)")
+
+
+def _show_trials(report: Mapping[str, Any], screen: Screen) -> None:
     sign = -1.0 if report["higher_is_better"] else 1.0
     tried = [trial for trial in report["trials"] if trial["value"] is not None]
     # Longer trainings come first: values after a part of the steps are not to be compared with them.
@@ -189,26 +211,13 @@ def show(report: Mapping[str, Any], folder: Path, screen: Screen) -> None:
             f"{trial['value']:.4g}",
             str(trial["steps"]),
             trial["state"],
-            " ".join(f"{key}={text(value)}" for key, value in trial["settings"].items()) or "the recipe's",
+            words(trial["settings"]),
         )
         for trial in tried[:_SHOWN]
     ]
     screen.table(
         "best trials", ("trial", report["metric"], "steps", "state", "settings"), rows, numbers=False
     )
-    counts, noise = report["counts"], report["recipe"]["noise"]
-    screen.info(
-        f"{counted(counts['trials'], 'trial')} in {format_duration(report['seconds'])}: "
-        f"{counts['complete']} complete, "
-        f"{counts['stopped_early']} stopped early, {counts['failed']} failed"
-    )
-    if noise is not None:
-        values = ", ".join(f"{value:.4g}" for value in noise["values"])
-        screen.info(f"the recipe with {len(noise['values'])} seeds: {values}")
-    if (test := report["test"]) is not None:
-        _show_test(report, test, screen)
-    screen.info(f"result: {report['verdict']['sentence']}")
-    screen.info(f"best settings: {folder / BEST} (boxcrew train recipe=study={folder}:best)")
 
 
 def _show_test(report: Mapping[str, Any], test: Mapping[str, Any], screen: Screen) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.units import format_duration
@@ -24,6 +25,7 @@ from boxcrew.tune.worker import Work, Worker, newest_step
 MOST_FAILURES = 10
 """Trials in a row whose failure ends a study."""
 _MOST_KILLS = 3  # of one training without a new checkpoint between: it is killed because of what it does
+_SHOWN = 3  # settings of a trial on a line
 _POLL = 1.0  # seconds after which signals are noticed at the latest
 
 
@@ -226,11 +228,8 @@ class Runner:
             self.screen.warn(f"{name} failed: {failure}")
             return
         settings = self.ledger.trials[job.trial].asked.settings
-        words = (
-            " ".join(f"{key}={text(setting)}" for key, setting in settings.items()) or "the recipe's settings"
-        )
         result = f"{self.study.metric} {value:.4g} after {step} of {steps} steps"
-        self.screen.info(f"{name}: {result}, {format_duration(self.now)} so far: {words}")
+        self.screen.info(f"{name}: {result}, {format_duration(self.now)} so far: {words(settings)}")
 
     def _start_again(self, job: Begun, worker: Worker) -> None:
         """Continue a training whose process was killed; one that always is has failed."""
@@ -264,6 +263,13 @@ class Runner:
         )
         for worker in self._workers.values():
             worker.stop()
+
+
+def words(settings: Mapping[str, Any]) -> str:
+    """Return the first settings of a trial as a command has them."""
+    given = [f"{key}={text(value)}" for key, value in settings.items()]
+    more = [f"and {len(given) - _SHOWN} more"] if len(given) > _SHOWN else []
+    return " ".join([*given[:_SHOWN], *more]) or "the recipe's settings"
 
 
 def text(setting: object) -> str:
