@@ -12,8 +12,8 @@ LEAST = 10
 
 def importance(study: StudyRecord, ledger: Ledger) -> dict[str, float] | None:
     """Return a share for each dimension (PED-ANOVA, as in Optuna), the most important first; None if there
-    are too few trials. Trials are compared at the first rung, which nearly all have reached, and a dimension that
-    some do not have is left out.
+    are too few trials. Trials are compared at the first rung, which nearly all have reached; dimensions that
+    some do not have are left out.
     """
     import optuna
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
