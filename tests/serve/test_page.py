@@ -221,11 +221,13 @@ def test_camera(visit: Visit) -> None:
     expect(page.get_by_label("Which camera")).to_contain_text("fake_device_0")
     expect(page.locator("#rate")).to_contain_text("pictures a second")
     expect(page.locator(".counts")).to_contain_text("candidates")
-    page.get_by_label("Which camera").select_option("fake_device_1")
-    expect(page.locator("#rate")).to_contain_text("pictures a second")
-    assert page.get_by_label("Which camera").locator("option:checked").inner_text() == "fake_device_1"
     page.get_by_label("Boxes on the live picture").uncheck()
     expect(page.locator("#rate")).to_be_empty()
+    expect(page.locator(".counts")).to_be_empty()
+    page.get_by_label("Which camera").select_option("fake_device_1")
+    page.get_by_label("Boxes on the live picture").check()
+    expect(page.locator("#rate")).to_contain_text("pictures a second")
+    assert page.get_by_label("Which camera").locator("option:checked").inner_text() == "fake_device_1"
     page.get_by_role("button", name="Take a photo").click()
     expect(page.locator("#live")).to_be_hidden()
     expect(page.locator(".history .thumbnail")).to_have_attribute(
