@@ -45,7 +45,7 @@ async function readModels() {
     workspace.setModels(models);
     find(document, "#compare").hidden = models.length < 2;
     document.title = `${models.map(({ name }) => name).join(", ")} – boxcrew`;
-    if (models.length > 0) void samples.show(models[0]);
+    showSamples();
     workspace.refresh();
     return models.length > 0;
   } catch (error) {
@@ -75,6 +75,13 @@ function showPlace() {
   document.body.dataset.place = live.on ? "camera" : empty ? "empty" : "photo";
   find(document, "#panes").hidden = empty;
   find(document, "#live").hidden = !live.on;
+  showSamples();
+}
+
+/** Shows the samples of the first pane's model; where it has none, those of the model before. */
+function showSamples() {
+  const model = workspace.panes[0]?.model;
+  if (model !== undefined && model.samples > 0) void samples.show(model);
 }
 
 /**

@@ -36,7 +36,7 @@ export class Photo {
   /** The kind of the file in a few capitals, such as TIFF. */
   get kind() {
     const suffix = /\.([^.]+)$/.exec(this.name)?.[1] ?? this.blob.type.split("/")[1] ?? "";
-    return suffix.toUpperCase();
+    return suffix.toUpperCase() || "?";
   }
 
   /**
