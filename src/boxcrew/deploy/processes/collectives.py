@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import psutil
@@ -121,14 +120,13 @@ class DistributedGroup(ReplicaGroup):
         # All processes must create all groups, also those that they are not in.
         self._replicas = _new_group(range(self.num_replicas), num_servers)
         self._servers = _new_group(range(self.num_replicas, env.world_size), num_servers)
-        if len({member.host for member in self._members[: self.num_replicas]}) > 1 and not self.is_server:
-            link = measure_link(partial(dist.all_reduce, group=self._replicas), self.num_replicas)
-            self.hosts = with_link(self.hosts, link)
         self.messages = MessageChannel(self.waiting)
         self._num_broadcasts = 0
         # On a connection of its own: the first may be blocked by a broadcast that waits for the chief.
         own_store, num = self._store.clone(), self.num_replicas
         self._heartbeat = Heartbeat(own_store, env.rank, env.world_size, num_replicas=num, on_loss=self._end)
+        if len({member.host for member in self._members[:num]}) > 1 and not self.is_server:
+            self.hosts = with_link(self.hosts, measure_link(self.all_reduce, num))
 
     def all_reduce(self, tensor: Tensor) -> None:
         with self.waiting():
