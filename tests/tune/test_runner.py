@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
+
+import pytest
 
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.tune.ledger import Asked, Begun, Ledger
 from boxcrew.tune.record import StudyRecord
-from boxcrew.tune.runner import Runner
+from boxcrew.tune.runner import Interrupted, Runner
+from boxcrew.tune.scheduler import Decision
 
 SETTINGS: tuple[dict[str, float], ...] = ({}, {"optim.rate": 0.5})
 
@@ -49,3 +53,15 @@ def test_trainings_at_once_share_out_the_accelerators(record: StudyRecord, tmp_p
     works = [sharing.work(job(0, 0, slot=slot)) for slot in range(3)]
     assert [work.config["device"] for work in works] == ["cuda:0", "cuda:1", "cuda:0"]
     assert runner(record, tmp_path).work(job(0, 0)).config["device"] == "auto"
+
+
+def test_a_signal_that_came_while_settings_were_drawn_begins_nothing(
+    record: StudyRecord, tmp_path: Path
+) -> None:
+    study = runner(record, tmp_path)
+    study._stop(signal.SIGINT, None)
+    with pytest.raises(Interrupted):
+        study.begin(Decision(kind="go_on", trial=1, rung=0))
+    assert study.ledger.jobs == []
+    with pytest.raises(KeyboardInterrupt):  # a second one ends everything at once
+        study._stop(signal.SIGINT, None)

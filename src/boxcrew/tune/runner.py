@@ -81,6 +81,9 @@ class Runner:
 
     def begin(self, decision: Decision, slot: int = 0, time_: float | None = None) -> None:
         """Begin a training that has been decided; without a planned time it comes after all others."""
+        if self._signals:  # one came while nothing could be stopped
+            self.wait_for_all()
+            raise Interrupted
         jobs = self.ledger.jobs
         is_repeat = decision.repeat is not None  # which no decision waits for
         last = 0.0 if is_repeat else max((job.ends for job in jobs), default=0.0)

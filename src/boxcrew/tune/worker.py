@@ -20,7 +20,7 @@ from pathlib import Path
 
 from boxcrew.core.config import Tree
 from boxcrew.core.errors import BoxcrewError, ModelError
-from boxcrew.core.lock_owner import owner_of
+from boxcrew.core.lock_owner import Owner, owner_of
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import list_checkpoints, read_run
 from boxcrew.train.output.metrics import read_rows
@@ -28,8 +28,6 @@ from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import train
 from boxcrew.train.run.directory import read_record
 from boxcrew.train.run.lock import locked
-
-_PATIENCE = 30.0  # seconds in which a killed process has surely ended
 
 _context = multiprocessing.get_context("forkserver")
 
@@ -160,9 +158,11 @@ def _train(work: Work) -> None:
 
 
 def _wait_for_lock(folder: Path) -> None:
-    """Wait for a process to end that was killed with an earlier study, and has the run."""
-    until = time.monotonic() + _PATIENCE
-    while (owner := owner_of(folder)) is not None and not owner.is_dead() and time.monotonic() < until:
+    """Wait while another process of this machine has the run: one that was killed with an earlier study, and
+    is about to end, or one that a user has started.
+    """
+    here = Owner.me().host
+    while (owner := owner_of(folder)) is not None and owner.host == here and not owner.is_dead():
         time.sleep(0.05)
 
 
