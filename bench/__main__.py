@@ -47,6 +47,7 @@ BENCHES = (
     "proposals",
     "six_detectors",
     "serve_speed",
+    "serve_peers",
     "serve_crowd",
     "serve_hostile",
     "serve_swaps",
