@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 import yaml
@@ -19,17 +20,18 @@ from torch import nn
 
 from boxcrew import Classifier, Detector, Generator, TextModel
 from boxcrew.core.config import Tree
-from boxcrew.core.errors import ExportError, UsageError
+from boxcrew.core.errors import ExportError, ModelError, UsageError
 from boxcrew.core.types import Detections
 from boxcrew.data.examples.formats.embedded import ProductScenes
 from boxcrew.detectors import DETECTORS, DetectorNet
+from boxcrew.export.int8 import quantized
 from boxcrew.export.parity import compare_detections
 from boxcrew.export.proof import evaluate_torch
 from boxcrew.export.run import export
 from boxcrew.export.settings import ExportConfig
 from boxcrew.nets.weights import find_weights, read_weights, save_weights
 from boxcrew.recipes import DEFAULT
-from boxcrew.runtime.model_file import read_model
+from boxcrew.runtime.model_file import read_model, with_description
 from boxcrew.testing.detectors import noise_batch, quick_config, with_regions
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.loading import load_task
@@ -227,6 +229,22 @@ def test_the_report_has_scores_costs_and_sizes(starter_file: Path) -> None:
     assert report["bytes"]["onnxruntime"] == pytest.approx(starter_file.stat().st_size, rel=0.2)
 
 
+def test_a_file_with_operators_that_are_too_new_is_refused(
+    starter_file: Path, exported_run: Path, tmp_path: Path
+) -> None:
+    model = onnx.load_from_string((exported_run / "traced.onnx").read_bytes())
+    model.opset_import[0].version = 99
+    file = tmp_path / "newer.onnx"
+    file.write_bytes(with_description(model.SerializeToString(), read_model(starter_file).info))
+    with pytest.raises(ModelError, match=r"newer\.onnx: ONNX Runtime [\d.]+ cannot use it: .*opset"):
+        Detector.load(file)
+
+
+def test_int8_needs_photos() -> None:
+    with pytest.raises(ExportError, match="there is no photo to calibrate with"):
+        quantized(b"", [])
+
+
 def test_val_measures_the_file(starter_file: Path, tiny_set: Path, tiny_run: Path) -> None:
     ours = Detector.load(starter_file).val(tiny_set)
     theirs = Detector.load(tiny_run).val(tiny_set)
@@ -346,6 +364,30 @@ def test_other_formats_are_proved_too(kind: str, tiny_run: Path, tmp_path: Path)
     assert read_model(tmp_path / "model").info.network == "ssdlite"
 
 
+@pytest.mark.parametrize("name", ["picodet", "yolo", "yolo1"])
+def test_a_detector_finds_the_same_in_ncnn(
+    name: str, detector_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ncnn")
+    monkeypatch.setattr("boxcrew.export.run.onnx_model", lambda graph: b"")
+    run = detector_run(name, score_threshold=0.0001)
+    with narrow_if_large(quick_config(name)):
+        report = exported(run, format="ncnn")
+    assert report["proof"]["num_same"] == report["proof"]["num_samples"] == 4
+    assert Detector.load(report["file"]).network_name == f"{name} in ncnn"
+
+
+def test_converted_files_of_another_network_are_refused(
+    detector_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ncnn")
+    monkeypatch.setattr("boxcrew.export.run.onnx_model", lambda graph: b"")
+    monkeypatch.setattr("boxcrew.export.formats.ncnn._OTHERS", {})  # PNNX alone gets it wrong
+    run = detector_run("picodet", is_raw=True)
+    with pytest.raises(ExportError, match="PNNX changes this network"):
+        exported(run, format="ncnn")
+
+
 @pytest.mark.parametrize("kind", ["openvino", "executorch", "ncnn"])
 def test_a_missing_package_is_named(kind: str, tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, kind, None)
@@ -360,7 +402,6 @@ def test_a_missing_package_is_named(kind: str, tiny_run: Path, monkeypatch: pyte
         ("executorch", "faster_rcnn", "an operator of the network is not among its own"),
         ("executorch", "fast_rcnn", r"its files cannot have inputs of any length \(num_regions\)"),
         ("ncnn", "faster_rcnn", "faster_rcnn chooses regions"),
-        ("ncnn", "picodet", "PNNX changes this network"),
     ],
 )
 def test_a_format_that_lacks_an_operator_says_so(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from boxcrew.runtime.engines.ncnn import GRAPH, WEIGHTS, Ncnn
 from boxcrew.runtime.exported import IMAGES
 from boxcrew.runtime.model_file import ModelFile
 
-_SECONDS = 600
+_SECONDS = 600  # of the converter, at most
 
 
 def ncnn_files(graph: ExportGraph, model: bytes) -> Mapping[str, bytes]:
@@ -45,7 +46,20 @@ def ncnn_files(graph: ExportGraph, model: bytes) -> Mapping[str, bytes]:
         outputs=("boxes", "scores"),
         make_inputs=lambda _: (graph.make_inputs({BATCH: 1})[0].float(),),
     )
-    return _converted(onnx_model(single))
+    return _converted(onnx_model(single, others=_OTHERS))
+
+
+def _sum(values: Any, dim: Sequence[int], keepdim: bool = False, dtype: int = -1) -> Any:  # noqa: FBT001, FBT002
+    """Write a sum over the last axis as a product with ones: PNNX forgets the axis of sums over one alone."""
+    op = importlib.import_module("onnxscript").opset20
+    *shape, last = values.shape
+    if keepdim or dtype != -1 or [axis % len(values.shape) for axis in dim] != [len(shape)]:
+        return op.ReduceSum(values, op.Constant(value_ints=list(dim)), keepdims=int(keepdim))
+    ones = op.Reshape(op.Constant(value_floats=[1.0] * last), op.Constant(value_ints=[last, 1]))
+    return op.Reshape(op.MatMul(values, ones), op.Constant(value_ints=list(shape)))
+
+
+_OTHERS = {torch.ops.aten.sum.dim_IntList: _sum}
 
 
 class _EveryBox(nn.Module):

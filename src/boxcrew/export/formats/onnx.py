@@ -8,7 +8,7 @@ import importlib
 import io
 import logging
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -24,8 +24,10 @@ _LONGEST = 4096  # of an axis of any length
 _NOISY = ("torch.onnx", "onnxscript", "onnx_ir")  # loggers that tell what they optimize
 
 
-def onnx_model(graph: ExportGraph) -> bytes:
-    """Return an ONNX model with inputs of any batch, and of any length where the network takes it."""
+def onnx_model(graph: ExportGraph, *, others: Mapping[Any, Callable[..., Any]] | None = None) -> bytes:
+    """Return an ONNX model with inputs of any batch, and of any length where the network takes it. `others`
+    are functions that write further operators in another way than usual.
+    """
     require_exporter()
     module = copy.deepcopy(graph.module).to(memory_format=torch.contiguous_format)
     try:
@@ -38,7 +40,7 @@ def onnx_model(graph: ExportGraph) -> bytes:
                 input_names=list(graph.inputs),
                 output_names=list(graph.outputs),
                 dynamic_shapes=(dynamic_axes(graph),),
-                custom_translation_table=translations(),
+                custom_translation_table={**translations(), **(others or {})},
                 external_data=False,
                 verbose=False,
             )
