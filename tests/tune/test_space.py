@@ -9,6 +9,7 @@ import pytest
 
 from boxcrew.api import run_config
 from boxcrew.core.errors import UnknownSettingError, UsageError
+from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.train.config import RunConfig
 from boxcrew.tune.choose import choose_space, split_search
 from boxcrew.tune.space import Dimension, with_settings
@@ -99,12 +100,33 @@ def test_another_optimizer_keeps_what_does_not_belong_to_it(starter: RunConfig) 
     assert with_settings(starter, {"optim.rate": 0.5}).optim.ema == starter.optim.ema
 
 
-def test_ready_spaces_and_single_settings(starter: RunConfig) -> None:
+@pytest.mark.parametrize(
+    ("recipe", "kind"),
+    [
+        ("starter", ""),
+        ("yolo", ""),
+        ("cnn", "images"),
+        ("fc", "numbers"),
+        ("rnn", "tokens"),
+        ("gan", "images"),
+    ],
+)
+def test_ready_spaces_suit_the_recipe_and_the_data(recipe: str, kind: str) -> None:
+    base, task_data = run_config(recipe, {}), Mock()
+    if kind:
+        task_data.facts = Mock(spec=ExampleFacts)
+        task_data.facts.kind = kind
     for name in ("default", "optimizer", "augmentation", "all"):
-        space = choose_space(name, starter, Mock())
-        recipe = space.params_of(starter)
-        assert len(recipe) > 1, name
-        assert all(starter.changed({}).tree() for _ in recipe)
+        space = choose_space(name, base, task_data)
+        assert space.params_of(base), name  # the recipe is in its own space, if only in part
+        for dimension in space.dimensions:
+            for value in dimension.points() if dimension.choices else (dimension.low, dimension.high):
+                chosen = {key: values[0] for key, values in dimension.only.items()}
+                setting = dimension.setting(int(value) if dimension.whole else value)
+                with_settings(base, {**chosen, dimension.target: setting})
+
+
+def test_a_single_setting_replaces_that_of_a_ready_space(starter: RunConfig) -> None:
     both = choose_space({"": "default", "optim": {"rate": "1,2"}}, starter, Mock())
     assert [each.choices for each in both.dimensions if each.target == "optim.rate"] == [(1.0, 2.0)]
     with pytest.raises(UsageError, match="did you mean 'optimizer'"):

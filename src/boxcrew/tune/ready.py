@@ -86,7 +86,10 @@ def _augmentations(base: RunConfig, task_data: TaskData) -> list[Dimension]:
         return _parsed(_DETECTION_AUGMENTATION, base)
     if "augment.flip" not in flat(base.tree()) or not isinstance(task_data.facts, ExampleFacts):
         return []
-    return _parsed(_EXAMPLE_AUGMENTATION[task_data.facts.kind], base)
+    words = _EXAMPLE_AUGMENTATION[task_data.facts.kind]
+    if base.task.predicts == "images":  # a generator would learn to generate what the others make
+        words = {key: text for key, text in words.items() if key in {"augment.flip", "augment.shift"}}
+    return _parsed(words, base)
 
 
 def _optimizers(base: RunConfig, task_data: TaskData) -> list[Dimension]:

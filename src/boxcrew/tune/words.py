@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from boxcrew.core.config import Tree
@@ -11,7 +12,7 @@ from boxcrew.core.errors import UnknownSettingError, UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.train.config import RunConfig
 from boxcrew.train.run.stored_settings import flat
-from boxcrew.train.settings_reference import list_settings
+from boxcrew.train.settings_reference import Setting, list_settings
 from boxcrew.tune.space import Dimension, with_settings
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
@@ -45,6 +46,11 @@ _MATTERS_WITH: dict[str, dict[str, tuple[Any, ...]]] = {
 }
 
 
+@cache
+def _settings() -> list[Setting]:
+    return list_settings()
+
+
 def parse_dimension(key: str, value: object, base: RunConfig) -> Dimension:
     """Return the dimension that `search.KEY=VALUE` describes, checked against the settings of the run."""
     key = type(base.task).aliases.get(key, key)
@@ -74,7 +80,7 @@ def require_searchable(key: str) -> None:
         raise UsageError(
             f"search.{key}: may not be searched: {_REASONS[group]}", advice=f"leave it out, or give {key}="
         )
-    known = {setting.key for setting in list_settings()} | {
+    known = {setting.key for setting in _settings()} | {
         "task.name",
         "detector.name",
         "net.name",
@@ -88,7 +94,7 @@ def conditions(key: str, base: RunConfig) -> dict[str, tuple[Any, ...]]:
     """Return the values of other settings with which a setting matters: none if it always does."""
     if key in _MATTERS_WITH:
         return dict(_MATTERS_WITH[key])
-    choices = [choice for setting in list_settings() if setting.key == key for choice in setting.choices]
+    choices = [choice for setting in _settings() if setting.key == key for choice in setting.choices]
     groups: dict[str, tuple[Any, ...]] = {}
     for choice in choices:
         group, _, name = choice.partition("=")
@@ -157,5 +163,5 @@ def tree_value(tree: Mapping[str, Any], key: str) -> Any:
 
 
 def _where(key: str) -> str:
-    choices = dict.fromkeys(c for setting in list_settings() if setting.key == key for c in setting.choices)
+    choices = dict.fromkeys(c for setting in _settings() if setting.key == key for c in setting.choices)
     return f"it exists with {' or '.join(choices)}" if choices else "boxcrew settings lists all"
