@@ -289,6 +289,18 @@ HELP = {
       boxcrew serve run=model.onnx host=0.0.0.0 token=SECRET
       curl -H 'Content-Type: image/jpeg' --data-binary @photo.jpg localhost:8000/v1/detect
     """,
+    "status": """Show how far a run is, who trains it, and what was lost.
+
+    Usage:
+      boxcrew status run=DIR
+
+    Also of a run that another process trains, or that was killed. If a process on
+    another host has it, the command waits up to 15 s for a sign of life from there.
+
+    Examples:
+      boxcrew status run=runs/detect/train
+      boxcrew status run=runs/detect/train --json
+    """,
     "doctor": """Examine a detection data set and write an HTML page of what to fix.
 
     Usage:

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from boxcrew.core.errors import BoxcrewError
-from boxcrew.deploy.processes.environments import ProcessEnvironment
+from boxcrew.deploy.processes.environments import ProcessEnvironment, process_name
 from boxcrew.deploy.processes.heartbeat import CONNECTION_ERRORS, IS_LOST, RESUME_ADVICE, Heartbeat
 from boxcrew.deploy.processes.link import measure_link
 from boxcrew.deploy.processes.messages import MessageChannel
@@ -56,6 +56,10 @@ class ReplicaGroup:
     @property
     def is_server(self) -> bool:
         return self.rank >= self.num_replicas
+
+    def processes(self) -> list[dict[str, Any]]:
+        """Return name, host and number of all processes of the run, the chief's first, as JSON values."""
+        return [{"name": process_name(0, 1), "host": socket.gethostname(), "pid": os.getpid()}]
 
     def all_reduce(self, tensor: Tensor) -> None:
         """Replace the tensor by the sum of those of all replicas, in place."""
@@ -127,6 +131,11 @@ class DistributedGroup(ReplicaGroup):
         self._heartbeat = Heartbeat(own_store, env.rank, env.world_size, num_replicas=num, on_loss=self._end)
         if len({member.host for member in self._members[:num]}) > 1 and not self.is_server:
             self.hosts = with_link(self.hosts, measure_link(self.all_reduce, num))
+
+    def processes(self) -> list[dict[str, Any]]:
+        names = [process_name(rank, self.num_replicas) for rank in range(len(self._members))]
+        members = zip(names, self._members, strict=True)
+        return [{"name": name, "host": each.host, "pid": each.process} for name, each in members]
 
     def all_reduce(self, tensor: Tensor) -> None:
         with self.waiting():

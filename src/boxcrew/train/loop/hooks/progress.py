@@ -119,6 +119,7 @@ class ProgressReport(Hook):
             "train_seconds": trainer.elapsed,
             "reason": trainer.stop_reason,
             "pid": os.getpid(),
+            "processes": trainer.deployment.group.processes(),
         }
         with self._files.writing(self._status.name):
             write_json(self._status, status)
