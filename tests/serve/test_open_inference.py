@@ -170,6 +170,8 @@ BAD: Mapping[str, tuple[object, int]] = {
     "nothing": (photo_tensor(shape=[0], data=[]), 400),
     "negative side": (photo_tensor(shape=[-1]), 400),
     "side is a boolean": (photo_tensor(shape=[True]), 400),
+    "side is a list": (photo_tensor(shape=[[1]]), 400),
+    "side is an object": (pixel_tensor([1, {}, 1, 3], [1, 2, 3]), 400),
     "side is a fraction": (photo_tensor(shape=[1.0]), 400),
     "too many photos": (photo_tensor(shape=[17], data=["eA=="] * 17), 413),
     "no base64": (photo_tensor(data=["é"]), 400),

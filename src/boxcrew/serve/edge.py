@@ -16,7 +16,9 @@ from boxcrew.serve.security import HEADERS, Guard, is_request_id, new_request_id
 
 _DISCARDED = 64 * 1024 * 1024  # bytes of a refused body that are read, so that the client reads the answer
 _DISCARD_SECONDS = 1.0
-_WITHOUT_LOG = frozenset({"live", "ready", "metrics", "static"})  # routes that are asked all the time
+_WITHOUT_LOG = frozenset(  # routes that are asked all the time
+    {"label_studio_health", "live", "metrics", "model_ready", "ready", "static"}
+)
 
 
 class Edge:

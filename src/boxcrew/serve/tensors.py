@@ -149,9 +149,11 @@ def _photos(tensor: Tree, binary: memoryview) -> list[Openable]:
 
 def _shape(tensor: Tree, name: str, dims: Sequence[int]) -> list[int]:
     shape = child(tensor, "shape", list, where=f"{name}.")
-    is_whole = all(type(side) is int and 0 < side < _MOST_SIDE for side in shape)
-    fits = len(shape) == len(dims) and all(dim in {-1, side} for dim, side in zip(dims, shape, strict=True))
-    if not (is_whole and fits):
+    fits = len(shape) == len(dims) and all(
+        type(side) is int and 0 < side < _MOST_SIDE and dim in {-1, side}
+        for dim, side in zip(dims, shape, strict=True)
+    )
+    if not fits:
         raise bad_request(f"{name}.shape: has to be like {list(dims)}", advice="-1 is any number from 1 on")
     if shape[0] > MAX_PHOTOS:
         message = f"{name}: more than {MAX_PHOTOS} photos in one request"
