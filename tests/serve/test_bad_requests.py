@@ -207,6 +207,7 @@ NOT_HTTP = {
     "giant target": b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "two lengths": POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
     "unknown transfer": POST + b"Transfer-Encoding: gzip\r\n\r\nab",
+    "countless chunks": POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 5000,
     "broken chunk": POST + b"Transfer-Encoding: chunked\r\n\r\nnot a number\r\n",
 }  # fmt: skip
 

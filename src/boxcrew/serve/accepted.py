@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from starlette.requests import Request
 
 from boxcrew.serve.admission import Deadline
-from boxcrew.serve.detecting import Finding
+from boxcrew.serve.detecting import Finding, find
 from boxcrew.serve.models import Model
 from boxcrew.serve.photo import Openable
 from boxcrew.serve.service import service_of
@@ -17,12 +18,47 @@ async def find_photos(
     request: Request, model: Model, photos: Sequence[Openable], deadline: Deadline
 ) -> list[Finding]:
     """Detect objects in the photos of a request, and count them."""
+    works = [_finder(model, photo, deadline) for photo in photos]
+    return await _compute(request, works, deadline)
+
+
+async def draw_photo(
+    request: Request, model: Model, photo: Openable, deadline: Deadline, draw: Callable[[Finding], bytes]
+) -> bytes:
+    """Detect objects in a photo and draw them, which is one piece of work: it is accepted as a whole."""
+    finder, pictures = _finder(model, photo, deadline), []
+
+    def work() -> Finding:
+        finding = finder()
+        pictures.append(draw(finding))
+        return finding
+
+    await _compute(request, [work], deadline)
+    return pictures[0]
+
+
+async def _compute(
+    request: Request, works: Sequence[Callable[[], Finding]], deadline: Deadline
+) -> list[Finding]:
     service, state = service_of(request), request.scope["state"]
-    state["photos"] = state.get("photos", 0) + len(photos)
-    findings = await service.pool.find(model, photos, deadline, client_left(request))
+    state["photos"] = state.get("photos", 0) + len(works)
+    findings = await service.pool.compute(works, deadline, client_left(request))
     for finding in findings:
         service.metrics.photo(finding.milliseconds)
     return findings
+
+
+def _finder(model: Model, photo: Openable, deadline: Deadline) -> Callable[[], Finding]:
+    """Return the work of detecting objects in a photo, whose wait begins now."""
+    submitted = time.perf_counter()
+
+    def work() -> Finding:
+        waited = time.perf_counter() - submitted
+        finding = find(model.predictor, photo, queue_seconds=waited, require_time=deadline.require)
+        model.times.add({name: ms for name, ms in finding.milliseconds.items() if name != "queue"})
+        return finding
+
+    return work
 
 
 async def client_left(request: Request) -> None:

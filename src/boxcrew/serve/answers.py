@@ -53,7 +53,7 @@ def detections_coco(findings: Sequence[Finding], score: float) -> list[dict[str,
     ]
 
 
-def drawn(model: Model, finding: Finding, score: float) -> bytes:
+def drawn(model: Model, finding: Finding, *, score: float) -> bytes:
     """Return the photo with its boxes, as a JPEG."""
     detections = finding.detections.above(score)
     boxes, labels = detections.boxes, detections.labels

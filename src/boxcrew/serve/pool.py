@@ -9,13 +9,9 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from typing import Any, TypeVar
 
 from boxcrew.serve.admission import Admission, Deadline, late
-from boxcrew.serve.detecting import Finding, find
-from boxcrew.serve.models import Model
-from boxcrew.serve.photo import Openable
 from boxcrew.serve.uploads import client_gone
 
 _T = TypeVar("_T")
@@ -28,18 +24,11 @@ class Pool:
         self._admission = admission
         self._threads = ThreadPoolExecutor(admission.workers, thread_name_prefix="photo")
 
-    async def find(
-        self, model: Model, photos: Sequence[Openable], deadline: Deadline, gone: Awaitable[None]
-    ) -> list[Finding]:
-        """Detect objects in photos, all before the deadline. `gone` returns when the client waits no more."""
-        works = [partial(self._find, model, photo, deadline, time.perf_counter()) for photo in photos]
-        return await self.compute(works, deadline, gone)
-
     async def compute(
         self, works: Sequence[Callable[[], _T]], deadline: Deadline, gone: Awaitable[None]
     ) -> list[_T]:
-        """Return the results of functions that are called in the threads, all before the deadline. What has
-        not begun when one fails, or when nobody waits any more, never begins.
+        """Return the results of functions that are called in the threads, all before the deadline. `gone`
+        returns when the client waits no more. What has not begun then, or when one fails, never begins.
         """
         self._admission.add_photos(len(works))
         futures = [self._submit(work) for work in works]
@@ -74,13 +63,6 @@ class Pool:
         future = self._threads.submit(timed)
         future.add_done_callback(done)
         return future
-
-    @staticmethod
-    def _find(model: Model, photo: Openable, deadline: Deadline, submitted: float) -> Finding:
-        waited = time.perf_counter() - submitted
-        finding = find(model.predictor, photo, queue_seconds=waited, require_time=deadline.require)
-        model.times.add({name: ms for name, ms in finding.milliseconds.items() if name != "queue"})
-        return finding
 
 
 async def _first_problem(

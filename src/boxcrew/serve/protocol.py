@@ -19,11 +19,36 @@ MAX_CONNECTIONS = 1000
 _HEADER_SECONDS = 5.0
 
 
+_UNREAD_SECONDS = 30.0  # for a client to read an answer that is complete
+_FREE_PIECES = 1000  # pieces of a body that may be of any size
+_PIECE_BYTES = 64  # the mean of those that come after them, at least
+
+
+class _Connection(h11.Connection):
+    """The state of a connection, which refuses a body in countless tiny chunks: each costs as much time as
+    thousands of bytes.
+    """
+
+    _num_pieces = _num_bytes = 0
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._num_pieces = self._num_bytes = 0
+        elif isinstance(event, h11.Data):
+            self._num_pieces += 1
+            self._num_bytes += len(event.data)
+            if self._num_pieces > _FREE_PIECES and self._num_bytes < _PIECE_BYTES * self._num_pieces:
+                raise h11.RemoteProtocolError("the chunks are too small")
+        return event
+
+
 class Protocol(H11Protocol):
-    """A connection whose headers have to arrive in a few seconds."""
+    """A connection whose headers have to arrive in a few seconds, and whose answers have to be read."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.conn = _Connection(h11.SERVER, MAX_HEADER_BYTES)
         self._header_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -43,6 +68,16 @@ class Protocol(H11Protocol):
             self._await_headers()
         elif self.conn.their_state is not h11.IDLE:
             self._stop_timer()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.get_write_buffer_size():
+            self.loop.call_later(_UNREAD_SECONDS, self._end_unread)
+
+    def _end_unread(self) -> None:
+        """Drop a connection whose client does not read: closing it would wait for the client."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
 
     def _await_headers(self) -> None:
         """Close the connection unless the headers of a request are complete in time. Each further byte does

@@ -19,7 +19,7 @@ from boxcrew.serve.follow import follow
 from boxcrew.serve.listening import BACKLOG, listen, url_of
 from boxcrew.serve.memory import limit_free_memory, return_free_memory, stay_small
 from boxcrew.serve.models import ModelSource
-from boxcrew.serve.protocol import MAX_HEADER_BYTES, Protocol
+from boxcrew.serve.protocol import Protocol
 from boxcrew.serve.service import Service
 from boxcrew.serve.settings import ServeConfig
 
@@ -53,7 +53,6 @@ def _uvicorn_config(app: ASGIApp) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=1,
         backlog=BACKLOG,

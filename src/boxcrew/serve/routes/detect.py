@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from boxcrew.core.registry import suggest
-from boxcrew.serve.accepted import client_left, find_photos
+from boxcrew.serve.accepted import draw_photo, find_photos
 from boxcrew.serve.answers import detections_coco, detections_json, drawn
 from boxcrew.serve.refusals import RefusedError, json_response
 from boxcrew.serve.service import request_id_of, service_of
@@ -38,11 +38,11 @@ async def detect(request: Request) -> Response:
             raise RefusedError(
                 400, "bad_request", "format=image takes one photo", advice="send one at a time"
             )
-        findings = await find_photos(request, model, photos, deadline)
         if form == "image":
-            draw = partial(drawn, model, findings[0], score)
-            (picture,) = await service.pool.compute([draw], deadline, client_left(request))
+            draw = partial(drawn, model, score=score)
+            picture = await draw_photo(request, model, photos[0], deadline, draw)
             return Response(picture, media_type="image/jpeg")
+        findings = await find_photos(request, model, photos, deadline)
         if form == "coco":
             return json_response(detections_coco(findings, score))
         return json_response(detections_json(request_id_of(request), model, findings, score))
