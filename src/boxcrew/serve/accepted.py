@@ -18,7 +18,7 @@ async def find_photos(
     request: Request, model: Model, photos: Sequence[Openable], deadline: Deadline
 ) -> list[Finding]:
     """Detect objects in the photos of a request, and count them."""
-    works = [_finder(model, photo, deadline) for photo in photos]
+    works = [finder(model, photo, deadline) for photo in photos]
     return await _compute(request, works, deadline)
 
 
@@ -26,10 +26,10 @@ async def draw_photo(
     request: Request, model: Model, photo: Openable, deadline: Deadline, draw: Callable[[Finding], bytes]
 ) -> bytes:
     """Detect objects in a photo and draw them, which is one piece of work: it is accepted as a whole."""
-    finder, pictures = _finder(model, photo, deadline), []
+    find_it, pictures = finder(model, photo, deadline), []
 
     def work() -> Finding:
-        finding = finder()
+        finding = find_it()
         pictures.append(draw(finding))
         return finding
 
@@ -48,7 +48,7 @@ async def _compute(
     return findings
 
 
-def _finder(model: Model, photo: Openable, deadline: Deadline) -> Callable[[], Finding]:
+def finder(model: Model, photo: Openable, deadline: Deadline) -> Callable[[], Finding]:
     """Return the work of detecting objects in a photo, whose wait begins now."""
     submitted = time.perf_counter()
 

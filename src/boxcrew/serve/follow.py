@@ -11,8 +11,8 @@ from boxcrew.serve.service import Service
 
 _INTERVAL = 0.5  # seconds between two looks
 
-_Stamp = tuple[int, int] | None
-"""Time of change and size of a file; None while it is away."""
+_Stamp = tuple[int, int, int] | None
+"""Number, time of change and size of a file; None while it is away."""
 
 
 async def follow(service: Service) -> None:
@@ -45,4 +45,4 @@ def _stamp(path: Path) -> _Stamp:
         status = (path / DESCRIPTION if path.is_dir() else path).stat()
     except OSError:
         return None
-    return status.st_mtime_ns, status.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -23,6 +23,7 @@ from ray import serve as ray_serve
 from starlette.types import ASGIApp
 
 from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.serve.accepted import finder
 from boxcrew.serve.admission import Deadline
 from boxcrew.serve.app import build_app
 from boxcrew.serve.listening import is_loopback
@@ -61,7 +62,7 @@ class Replica:
         for model in self._service.models.all():
             nobody: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             try:
-                await self._service.pool.find(model, [photo], deadline, nobody)
+                await self._service.pool.compute([finder(model, photo, deadline)], deadline, nobody)
             except RefusedError as error:
                 if error.kind != "busy":  # photos of clients, each of which has a deadline
                     raise
