@@ -24,7 +24,7 @@ from boxcrew.core.config import to_yaml
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import train
-from tests.helpers.forked import UNDRAWN, Forked, boxcrew
+from tests.helpers.forked import UNDRAWN, Forked, Job, boxcrew
 from tests.helpers.processes import free_port
 from tests.helpers.tiny import BACKBONE, replaced
 
@@ -197,6 +197,28 @@ def test_a_killed_parent_takes_its_children_along(start: Start, tmp_path: Path) 
     replicas = replicas_of(process)
     process.kill()
     assert still_alive(replicas, after=5) == []
+
+
+AGENT = """
+import os
+from boxcrew.cli.main import main
+if (worker := os.fork()):
+    os.waitpid(worker, 0)
+else:
+    main()
+"""
+
+
+def test_a_killed_agent_of_torchrun_takes_its_worker_along(photos: Path, home: Path, tmp_path: Path) -> None:
+    """It would go on writing, while others are started in its place."""
+    words = ("boxcrew", "train", f"data={photos}", "out=run", *replaced(WORDS, ["steps=9999", "trial=false"]))
+    environment = {"HOME": str(home), "TORCHELASTIC_RUN_ID": "job"}
+    agent = Forked(Job(code=AGENT, words=words, cwd=tmp_path, environment=environment))
+    wait_for_step(tmp_path / "run", 2, agent)
+    workers = psutil.Process(agent.pid).children()
+    assert len(workers) == 1
+    agent.kill()
+    assert still_alive(workers, after=5) == []
 
 
 def stop(process: Forked, number: signal.Signals, run: Path) -> dict[str, Any]:

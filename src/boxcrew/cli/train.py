@@ -76,6 +76,8 @@ def _run(
     """
     if LAUNCHER in os.environ:
         die_with(int(os.environ[LAUNCHER]))
+    elif "TORCHELASTIC_RUN_ID" in os.environ:  # torchrun's agent starts others in our place if it is killed
+        die_with(os.getppid())
     env = read_environment(os.environ)
     if env is None:
         num_replicas, num_servers = planned_processes(config, before)
