@@ -159,7 +159,7 @@ HELP = {
 
     Settings:
       run=DIR              directory of the run, or a weight file
-      format=onnx          or openvino, torch
+      format=onnx          or openvino, executorch, ncnn, torch
       out=FILE             file to write; default: DIR/export/model.onnx
       nms=true             the file chooses the detections itself
       int8=true            integers of 8 bits, calibrated with training photos
