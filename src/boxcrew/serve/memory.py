@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 from functools import cache
 
 from boxcrew.serve.admission import Admission
@@ -25,7 +26,10 @@ def limit_free_memory() -> None:
 
 
 def return_free_memory() -> None:
-    """Give all free memory back to the system, which takes some milliseconds."""
+    """Give all free memory back to the system, which takes some milliseconds. Errors of photos that were
+    refused refer to themselves and to the photos, so that only a collection frees them.
+    """
+    gc.collect()
     libc = _libc()
     if libc is not None:
         libc.malloc_trim(0)
