@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from boxcrew.cli import served_files as module
-from boxcrew.cli.document import Document
 from boxcrew.cli.main import main
-from boxcrew.cli.output import Output
 from boxcrew.cli.sample_photos import write_samples
 from boxcrew.cli.served_files import served_files
 from boxcrew.core.errors import UsageError
@@ -96,7 +94,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
 def files(path: Path, **settings: object) -> list[Path]:
     config = ServeConfig.of({"run": str(path), **settings})
-    return [source.path for source in served_files(config, Output(Document(is_wanted=False)))]
+    return [source.path for source in served_files(config)]
 
 
 def test_a_run_is_exported_once(tiny_run: Path, tmp_path: Path, calls: list[tuple[str, ...]]) -> None:
@@ -134,7 +132,7 @@ def test_names_are_unique(exported_run: Path, tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         shutil.copy(exported_run / "model.onnx", tmp_path / name / "my model.onnx")
     config = ServeConfig.of({"runs": f"{tmp_path / 'a/my model.onnx'},{tmp_path / 'b/my model.onnx'}"})
-    sources = served_files(config, Output(Document(is_wanted=False)))
+    sources = served_files(config)
     assert [source.name for source in sources] == ["my-model", "my-model-2"]
 
 

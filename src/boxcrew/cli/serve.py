@@ -17,12 +17,12 @@ _PACKAGES = frozenset({"onnxruntime", "prometheus_client", "python_multipart", "
 """Packages of the extra `serve`."""
 
 
-def serve_command(words: list[str], out: Output) -> None:
+def serve_command(words: list[str], out: Output) -> None:  # noqa: ARG001  the same for all commands
     _, tree = parse_settings(words)
     tree.setdefault("token", os.environ.get("BOXCREW_TOKEN"))
     config = ServeConfig.of(tree)
     try:
-        _serve(config, out)
+        _serve(config)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in {*_PACKAGES, "ray"}:
@@ -31,14 +31,14 @@ def serve_command(words: list[str], out: Output) -> None:
         raise UsageError(f"{package} is not installed", advice=f"pip install 'boxcrew[{extras}]'") from None
 
 
-def _serve(config: ServeConfig, out: Output) -> None:
+def _serve(config: ServeConfig) -> None:
     from boxcrew.cli.served_files import served_files
 
     if config.on == "ray":
         from boxcrew.serve.ray import serve_on_ray as serve
     else:
         from boxcrew.serve.run import serve
-    sources = served_files(config, out)
+    sources = served_files(config)
     serve(config, sources, _announcement(sources))
 
 

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from boxcrew.cli.output import Output
 from boxcrew.core.errors import UsageError
 from boxcrew.runtime.model_file import is_model_file
 from boxcrew.serve.models import ModelSource, name_sources, samples_folder
@@ -21,12 +20,12 @@ _WEIGHTS = Path("weights") / "best.safetensors"
 _DIGEST = 8  # letters of the weights' digest in the name of a second export
 
 
-def served_files(config: ServeConfig, out: Output) -> list[ModelSource]:
+def served_files(config: ServeConfig) -> list[ModelSource]:
     """Return the models to serve, in the order of the settings."""
-    return name_sources([_source(Path(path), out, int8=config.int8) for path in config.paths])
+    return name_sources([_source(Path(path), int8=config.int8) for path in config.paths])
 
 
-def _source(path: Path, out: Output, *, int8: bool) -> tuple[str, Path, float | None]:
+def _source(path: Path, *, int8: bool) -> tuple[str, Path, float | None]:
     """Return the name of a run or file, its exported file, and the threshold that its evaluation found."""
     if is_model_file(path):
         if int8:
@@ -42,7 +41,8 @@ def _source(path: Path, out: Output, *, int8: bool) -> tuple[str, Path, float | 
         raise UsageError(f"run={path}: has no {_WEIGHTS}, and is not an exported file", advice=advice)
     exported = _exported(path, int8=int8)
     if not exported.exists():
-        out.info(f"serve: {path} is exported first")
+        # stdout is for the address alone: programs that start a service read it there.
+        print(f"serve: {path} is exported first", file=sys.stderr)
         _in_child("boxcrew", "export", f"run={path}", f"out={exported}", *(["int8=true"] if int8 else []))
     if not samples_folder(exported).exists():
         _in_child("boxcrew.cli.sample_photos", str(path), str(samples_folder(exported)))
