@@ -19,12 +19,13 @@ from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.propose import can_run_trial, plan_after_trial, plan_before_trial
 from boxcrew.train.run.data import open_task
-from boxcrew.tune.choose import choose_space
+from boxcrew.tune.choose import choose_space, split_search
 from boxcrew.tune.cost import changes_cost, step_cost
 from boxcrew.tune.record import ETA, Pruner, Sampler, StudyRecord
 from boxcrew.tune.sampling import STARTUP, grid, require_optuna
 from boxcrew.tune.settings import TuneConfig
 from boxcrew.tune.storage import absolute_url
+from boxcrew.tune.words import parse_dimensions
 
 WORTH_MEASURING = 600.0
 """Seconds of a study from which on a few steps are measured before it."""
@@ -56,6 +57,7 @@ def prepare_study(config: TuneConfig, screen: Screen) -> StudyRecord:
     """Return the record of a new study. Nothing is written."""
     words = dict(config.settings)
     given = _given(config, words)
+    parse_dimensions(split_search(config.search)[1], given)  # a misspelt word is told before data is read
     opened, task_data, task = open_task(given, Screen())
     screen.info(f"data: {given.data.path} {task_data.headline()}")
     if (reason := task_data.unmeasured(given.metric)) is not None:
