@@ -219,6 +219,12 @@ def test_what_is_not_http(name: str, service: Served) -> None:
     require_good(service)
 
 
+def test_health_is_asked_by_any_name(service: Served) -> None:
+    answer = raw(service, b"GET /v2/health/ready HTTP/1.0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert service.ask("/v2/health/live", headers={"Host": "10.0.0.7:8000"}).status == 200
+
+
 def test_a_slow_body_is_not_awaited(service: Served) -> None:
     begun = time.perf_counter()
     slow = POST + b"X-Timeout: 0.3\r\nContent-Length: 5000\r\n\r\n" + GOOD

@@ -29,8 +29,8 @@ HEADERS: Final[Mapping[str, str]] = {
 }
 """The headers of every answer: browsers load nothing from elsewhere, and show it in no other page."""
 
-OPEN_PATHS = ("/v2/health/", "/static/")
-"""Beginnings of paths that need no token."""
+_HEALTH = "/v2/health/"  # says nothing about anyone, and programs that ask it may name no host
+_OPEN_PATHS = (_HEALTH, "/static/")
 _OPEN_PAGES = frozenset({"/", "/docs", "/openapi.json"})
 _BASIC = ("/setup", "/predict", "/health")  # Label Studio sends a user and a password, not a token
 
@@ -51,7 +51,8 @@ class Guard:
     def require(self, path: str, headers: Headers) -> None:
         """Raise `RefusedError` unless the request may come in."""
         if self._token is None:
-            self._require_local(headers)
+            if not path.startswith(_HEALTH):
+                self._require_local(headers)
         elif not is_open(path):
             header = headers.get("authorization", "")
             self._require_token(self._token, _as_bearer(header) if path.endswith(_BASIC) else header)
@@ -76,7 +77,7 @@ class Guard:
             raise RefusedError(
                 400, "foreign_origin", message, advice="use http://127.0.0.1 or http://localhost"
             )
-        if origin is not None and urlsplit_host(origin) != host.lower():
+        if origin is not None and _origin_host(origin) != host.lower():
             message = "Origin: another site may not use this service"
             raise RefusedError(400, "foreign_origin", message, advice="give the service a token, and send it")
 
@@ -95,10 +96,10 @@ def _as_bearer(header: str) -> str:
 
 def is_open(path: str) -> bool:
     """Return whether a path needs no token."""
-    return path in _OPEN_PAGES or path.startswith(OPEN_PATHS)
+    return path in _OPEN_PAGES or path.startswith(_OPEN_PATHS)
 
 
-def urlsplit_host(origin: str) -> str:
+def _origin_host(origin: str) -> str:
     """Return the host and port of an origin; empty if it has none."""
     try:
         return urlsplit(origin).netloc.lower()
