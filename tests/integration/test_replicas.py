@@ -264,7 +264,9 @@ def test_one_that_is_told_to_leave_is_no_failure(start: Start, tmp_path: Path, r
     assert "error:" not in err
     document = json.loads(out)
     assert (document["error"], document["exit"], document["run"]) == ("preempted", 75, "run")
-    assert (tmp_path / "run" / "checkpoints" / f"{summary['steps']:08d}" / "COMMIT").is_file()
+    saved = (tmp_path / "run" / "checkpoints" / f"{summary['steps']:08d}" / "COMMIT").stat().st_mtime_ns
+    later = ("summary.json", "status.json", "weights/last.safetensors", "plots")
+    assert saved < min((tmp_path / "run" / name).stat().st_mtime_ns for name in later), "it comes first"
     status = json.loads((tmp_path / "run" / "status.json").read_text())
     assert (status["state"], status["reason"]) == ("interrupted", reason)
     assert not (tmp_path / "run" / "lock").exists()

@@ -117,6 +117,18 @@ def test_a_slow_link_is_what_limits_the_run(megabits: int) -> None:
     assert sent < step <= sent + compute
 
 
+def test_synced_norms_leave_nothing_to_hide_messages_in() -> None:
+    rate = 1e9
+    first = plan(*linked(rate)).predicted
+    synced = plan(*linked(rate), batch_norm="synced").predicted
+    assert first is not None
+    assert synced is not None
+    assert synced.step.likely == pytest.approx(
+        step_of(*linked(1e12))[0] + a_workload(inputs=None).gradients / rate, rel=0.01
+    )
+    assert first.step.likely < synced.step.likely
+
+
 def test_a_link_that_is_fast_changes_nothing_and_latency_counts() -> None:
     fast, bound = step_of(*linked(1e12))
     assert bound == "compute"

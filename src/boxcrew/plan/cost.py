@@ -124,6 +124,8 @@ class Costs(PlanInputs):
         backward = compute * (1 - self._forward_share()) / candidate.accumulation
         if candidate.strategy == "ddp" and num > 1:
             sent = 2 * (num - 1) / num * gradients / link + gradients // BUCKET_BYTES * latency
+            if self.request.deploy.batch_norm == "synced":  # then gradients are sent after backward
+                backward = 0.0
             return SMALL_MESSAGES * latency + max(0.0, sent - OVERLAPPED_BACKWARD * backward)
         if candidate.strategy == "fsdp" and num > 1:
             sent = (2 * candidate.accumulation * parameters + gradients) * (num - 1) / num / link
