@@ -8,7 +8,7 @@ import pytest
 
 from boxcrew.api import run_config
 from boxcrew.hardware.probe import probe_machine
-from boxcrew.tune.budget import REPEATS_SHARE, Budget
+from boxcrew.tune.budget import REPEATS_SHARE, STARTING, Budget, fitted
 from boxcrew.tune.cost import changes_cost, relative_cost, step_cost
 from boxcrew.tune.ledger import Asked, Begun, Ended, Ledger
 from boxcrew.tune.record import StudyRecord
@@ -48,15 +48,15 @@ def budget(*, time: float | None, now: float = 0.0, done: float = 27.0) -> Budge
 
 def test_the_time_for_the_last_promotion_and_the_repeats_is_kept_back() -> None:
     assert budget(time=None).allows(10**6)
-    short = budget(time=100.0)  # too short for two repeats of 28 seconds
+    short = budget(time=100.0)  # too short for two repeats of 27 steps and 3 evaluations
     assert not short.allows_repeats()
     assert short.allows(98 - 1 - 19 - 2)
     assert not short.allows(98 - 1 - 19 - 2 + 1)  # with the last promotion and the test it takes longer
     assert short.allows_promotion(98 - 1 - 2)
     long = budget(time=1000.0)
     assert long.allows_repeats()
-    assert long.allows(980 - 1 - 19 - 56 - 2)
-    assert not long.allows(980 - 1 - 19 - 56 - 2 + 1)
+    assert long.allows(980 - 1 - 19 - 60 - 2)
+    assert not long.allows(980 - 1 - 19 - 60 - 2 + 1)
     assert not budget(time=1000.0, now=950.0).allows_repeats()
 
 
@@ -73,7 +73,19 @@ def test_what_trainings_take_is_learnt_from_those_that_ended(record: StudyRecord
     ledger.add(Asked(trial=0, params={}, settings={}, rungs=(3, 9, 27), bracket=0))
     for job, (begins, ends) in enumerate(((0, 3), (3, 9))):
         ledger.add(Begun(job=job, trial=0, rung=job, slot=0, begins=float(begins), ends=float(ends)))
-        trained = 2.0 * (ends - begins)
-        ledger.add(Ended(job=job, value=0.5, seconds=trained + 1.5, trained=trained, at=40.0))
+        ledger.add(Ended(job=job, value=0.5, seconds=2.0 * (ends - begins) + 1.5, at=40.0))
     after = Budget.of(study, ledger, 40.0)
     assert (after.step_seconds, after.starting, after.steps_done) == (2.0, 1.5, 9.0)
+    assert (after.repeats_left, after.workers) == (2, 1)
+
+
+def test_the_time_of_a_step_and_that_of_an_evaluation_are_told_apart() -> None:
+    def line(steps: float) -> tuple[float, float]:
+        return steps, 30.0 + 0.5 * steps  # an evaluation takes as long as sixty steps
+
+    assert fitted([line(3), line(6), line(18), line(3)], planned=9.0) == (0.5, 30.0)
+    disturbed = [line(3), line(3), line(6), line(6), line(18), line(18), (3.0, 300.0)]
+    assert fitted(disturbed, planned=9.0) == pytest.approx((0.5, 30.0), rel=0.1)
+    assert fitted([line(10), line(10)], planned=1.0) == (1.0, 25.0)
+    assert fitted([line(10)], planned=100.0) == (3.5, 0.0)  # no step took longer than its training
+    assert fitted([], planned=1.0) == (1.0, STARTING)

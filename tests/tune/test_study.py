@@ -73,7 +73,7 @@ def require_finished(process: Forked) -> str:
     return out
 
 
-TIMES = {"at", "seconds", "trained"}
+TIMES = {"at", "seconds"}
 
 
 def events(study: Path) -> list[Mapping[str, Any]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Self
 
 from boxcrew.tune.ledger import Ledger
@@ -27,7 +29,7 @@ class Budget:
 
     time: float | None  # seconds; None: as long as it takes
     now: float
-    step_seconds: float | None  # of a step of the recipe; None: not known yet
+    step_seconds: float  # of a step of the recipe
     starting: float  # seconds of a training besides its steps: the start of its process, its evaluation
     workers: int
     rungs: tuple[int, ...]
@@ -37,18 +39,19 @@ class Budget:
     @classmethod
     def of(cls, study: StudyRecord, ledger: Ledger, now: float) -> Self:
         """Return the budget of a study that has run for `now` seconds, from what its trainings took."""
-        ended = [(job, ledger.ends[job.job]) for job in ledger.jobs if job.job in ledger.ends]
-        measured = [(job, end) for job, end in ended if end.failure is None]
-        steps = sum(job.length(study.rungs) for job, _ in measured)
-        besides = [end.seconds - end.trained for _, end in measured]
+        ended = [
+            (job.length(study.rungs), ledger.ends[job.job]) for job in ledger.jobs if job.job in ledger.ends
+        ]
+        times = [(steps, end.seconds) for steps, end in ended if end.failure is None]
+        step_seconds, starting = fitted(times, planned=study.step_seconds or 0.0)
         return cls(
             time=study.time,
             now=now,
-            step_seconds=sum(end.trained for _, end in measured) / steps if steps else study.step_seconds,
-            starting=statistics.median(besides) if besides else STARTING,
+            step_seconds=step_seconds,
+            starting=starting,
             workers=study.workers,
             rungs=study.rungs,
-            steps_done=sum(job.length(study.rungs) for job, _ in ended),
+            steps_done=sum(steps for steps, _ in ended),
             repeats_left=len(ledger.missing_repeats(REPEATS)),
         )
 
@@ -74,7 +77,7 @@ class Budget:
 
     def _seconds(self, steps: float) -> float:
         """Return what a training of so many steps takes."""
-        return self.starting + steps * (self.step_seconds or 0.0)
+        return self.starting + steps * self.step_seconds
 
     @property
     def _test_seconds(self) -> float:
@@ -86,10 +89,33 @@ class Budget:
         if not self._may_repeat:
             return 0.0
         rounds = -(-self.repeats_left // self.workers)
-        return rounds * self._seconds(self.rungs[-1])
+        return rounds * self._whole_seconds
+
+    @property
+    def _whole_seconds(self) -> float:
+        """The seconds of a training from the first step to the last, which is evaluated at every rung."""
+        return len(self.rungs) * self.starting + self.rungs[-1] * self.step_seconds
 
     @property
     def _may_repeat(self) -> bool:
         if self.time is not None:
-            return REPEATS * self._seconds(self.rungs[-1]) <= REPEATS_SHARE * self.time * self.workers
+            return REPEATS * self._whole_seconds <= REPEATS_SHARE * self.time * self.workers
         return REPEATS * self.rungs[-1] <= REPEATS_SHARE * self.steps_done
+
+
+def fitted(times: Sequence[tuple[float, float]], *, planned: float) -> tuple[float, float]:
+    """Return the seconds of a step and those that a training takes besides, from the steps and the seconds of
+    trainings. They are medians (Theil-Sen), because other programs slow some trainings down. `planned` is the
+    time of a step as long as all trainings had the same length.
+    """
+    if not times:
+        return planned, STARTING
+    slopes = [
+        (seconds - other) / (steps - least)
+        for (least, other), (steps, seconds) in combinations(sorted(times), 2)
+        if steps > least
+    ]
+    fastest = min(seconds / steps for steps, seconds in times)
+    step_seconds = max(0.0, statistics.median(slopes)) if slopes else min(planned, fastest)
+    besides = statistics.median(seconds - steps * step_seconds for steps, seconds in times)
+    return step_seconds, max(0.0, besides)

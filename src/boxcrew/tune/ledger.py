@@ -57,7 +57,6 @@ class Ended(Config):
     value: float | None = None  # the best evaluation so far
     failure: str | None = None
     seconds: float = 0.0  # of its process
-    trained: float = 0.0  # seconds of these that were training
     at: float  # seconds that the study has run
 
 

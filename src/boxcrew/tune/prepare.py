@@ -32,6 +32,8 @@ WORTH_MEASURING = 600.0
 WORTH_PAUSING = 20.0
 """Seconds of a training from which on it is worth stopping it early: each part begins with some seconds of
 preparation."""
+LEAST_PART = 5.0
+"""Seconds of a part of a training, at least: an evaluation at its end takes some too."""
 LEAST_TRAININGS = 6
 """Trainings of full length for which a study should have time; else trials are shorter than the recipe."""
 _RUNGS = 3
@@ -88,7 +90,7 @@ def prepare_study(config: TuneConfig, screen: Screen) -> StudyRecord:
         pruner=pruner,
         metric=given.metric,
         higher_is_better=given.task.metrics[given.metric],
-        rungs=_rungs(cost.steps) if pruner != "none" else (cost.steps,),
+        rungs=_rungs(cost, pruner, is_chosen=config.pruner != "auto"),
         seed=given.seed,
         workers=config.workers,
         devices=_devices(given, machine) if config.workers > 1 else (),
@@ -185,10 +187,15 @@ def _sampler(config: TuneConfig, cost: Cost, pruner: Pruner) -> Sampler:
     return "random" if min(expected, default=0.0) <= STARTUP else "tpe"
 
 
-def _rungs(steps: int) -> tuple[int, ...]:
-    """Return the steps after which trials are compared: a ninth, a third and all of the length."""
-    rungs = {max(1, round(steps / ETA**power)) for power in range(_RUNGS)}
-    return tuple(sorted(rungs))
+def _rungs(cost: Cost, pruner: Pruner, *, is_chosen: bool) -> tuple[int, ...]:
+    """Return the steps after which trials are compared: a ninth, a third and all of the length. If the user
+    has not chosen the pruner, those are left out that take less than `LEAST_PART` seconds.
+    """
+    if pruner == "none":
+        return (cost.steps,)
+    rungs = {max(1, round(cost.steps / ETA**power)) for power in range(_RUNGS)}
+    least = 0.0 if is_chosen else LEAST_PART / (cost.step_seconds or LEAST_PART)
+    return tuple(sorted(rung for rung in rungs if rung >= least or rung == cost.steps))
 
 
 def _base(given: RunConfig, plan: Plan, words: dict[str, Any], *, steps: int) -> RunConfig:

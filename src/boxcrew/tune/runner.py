@@ -217,10 +217,8 @@ class Runner:
         self._end(job, worker, value, failure)
 
     def _end(self, job: Begun, worker: Worker, value: float | None, failure: str | None) -> None:
-        seconds, trained = worker.seconds()
-        self.add(
-            Ended(job=job.job, value=value, failure=failure, seconds=seconds, trained=trained, at=self.now)
-        )
+        seconds = worker.seconds()
+        self.add(Ended(job=job.job, value=value, failure=failure, seconds=seconds, at=self.now))
         name = (
             f"trial {job.trial}"
             if job.repeat is None

@@ -49,13 +49,6 @@ class Work:
             return True
         return self.pause_at is not None and newest_step(self.folder) >= self.pause_at
 
-    def trained(self) -> float:
-        """Return the seconds of training so far, as the run says."""
-        try:
-            return float(read_record(self.folder, "status.json").get("train_seconds", 0.0))
-        except ValueError:
-            return 0.0
-
     def value(self, metric: str, *, higher_is_better: bool) -> float | None:
         """Return the best value of the metric so far; None if it was not measured."""
         end = self.config["steps"] if self.pause_at is None else self.pause_at
@@ -73,15 +66,15 @@ class Worker:
         self._process: BaseProcess = _context.Process(target=_do, args=(work, theirs))
         self._process.start()  # which waits until the process that it is forked from is ready
         theirs.close()
-        self._began, self._trained = time.monotonic(), work.trained()
+        self._began = time.monotonic()
 
     @property
     def sentinel(self) -> int:
         return self._process.sentinel
 
-    def seconds(self) -> tuple[float, float]:
-        """Return for how long it has run, and how much of that was training."""
-        return time.monotonic() - self._began, max(0.0, self.work.trained() - self._trained)
+    def seconds(self) -> float:
+        """Return for how long it has run."""
+        return time.monotonic() - self._began
 
     def stop(self) -> None:
         """Let it finish its step, save and end."""
