@@ -25,21 +25,31 @@ def suppress(
 
 
 def _best(boxes: npt.NDArray[np.float64], labels: Ints, *, iou: float, most: int) -> list[int]:
-    """Return the indices to keep of boxes that are sorted, best first."""
-    areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    """Return the indices to keep of boxes that are sorted, best first.
+
+    The boxes of a class are put side by side, so that each box that is kept is compared with a short piece of
+    the arrays.
+    """
+    order = np.argsort(labels, kind="stable")
+    places = np.empty_like(order)  # of the boxes, in that order
+    places[order] = np.arange(len(order))
+    ends = np.searchsorted(labels[order], labels, side="right")  # of the class of each box, in that order
+    low, high = np.ascontiguousarray(boxes[order, :2].T), np.ascontiguousarray(boxes[order, 2:].T)
+    areas = (high[0] - low[0]) * (high[1] - low[1])
     alive = np.ones(len(boxes), dtype=np.bool_)
     kept: list[int] = []
-    for index in range(len(boxes)):
-        if not alive[index]:
+    for index, (place, end) in enumerate(zip(places.tolist(), ends.tolist(), strict=True)):
+        if not alive[place]:
             continue
         kept.append(index)
         if len(kept) == most:
             break
-        rivals = index + 1 + np.flatnonzero((alive & (labels == labels[index]))[index + 1 :])
-        low = np.maximum(boxes[index, :2], boxes[rivals, :2])
-        sides = np.maximum(np.minimum(boxes[index, 2:], boxes[rivals, 2:]) - low, 0)
-        shared = sides[:, 0] * sides[:, 1]
-        union = areas[index] + areas[rivals] - shared
+        rivals = slice(place + 1, end)
+        sides = np.minimum(high[:, place, None], high[:, rivals])
+        sides -= np.maximum(low[:, place, None], low[:, rivals])
+        np.maximum(sides, 0, out=sides)
+        shared = sides[0] * sides[1]
+        union = areas[place] + areas[rivals] - shared
         ratio = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
-        alive[rivals[ratio > iou]] = False
+        alive[rivals] &= ~(ratio > iou)
     return kept
