@@ -1,7 +1,12 @@
-"""The model and the photos: `starter`, trained once for three minutes and kept, and photos of its set."""
+"""The model and the photos: a detector that is trained once for three minutes and kept, and real photos.
+
+The detector is one that integers of 8 bits suit. `starter` is not: after three minutes its AP fell from 0.26
+to 0.02.
+"""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,7 +20,8 @@ from bench.real_data import real_data
 from boxcrew.core.cache import cache_folder
 
 SET = "groceries8_voc"
-MINUTES = 3
+"""The set that the photos are from."""
+RECIPE, TRAINED_ON, MINUTES = "ssdlite_efficientnet_lite0", "shelf", 3
 MEGAPIXEL, SMALL = (1280, 960), (320, 240)
 
 _NUM_PHOTOS = 8
@@ -40,7 +46,9 @@ class Material:
         kilobytes = sum(path.stat().st_size for path in self.photos) / len(self.photos) / 1000
         width, height = MEGAPIXEL
         photos = f"JPEGs of {width} x {height}, {kilobytes:.0f} kB on average"
-        return f"{photos}; `starter`, {MINUTES} minutes on `{SET}`"
+        report = json.loads(self.int8.with_suffix(".report.json").read_text())
+        scores = f"AP {report['torch']['AP']:.3f}, int8 {report['exported']['AP']:.3f}"
+        return f"{photos}; `{RECIPE}`, {MINUTES} minutes on `{TRAINED_ON}`, {scores}"
 
 
 def material() -> Material | None:
@@ -50,7 +58,7 @@ def material() -> Material | None:
         return None
     run = cache / "run"
     if not (run / "summary.json").is_file():
-        train(run, "starter", f"data={data}", f"time={MINUTES}m", "summaries.histograms=false")
+        train(run, RECIPE, f"data={TRAINED_ON}", f"time={MINUTES}m", "summaries.histograms=false")
     for name, words in (("model", ()), ("model-int8", ("int8=true",))):
         if not (run / "export" / f"{name}.onnx").is_file():
             subprocess.run(boxcrew("export", f"run={run}", *words), check=True, stdout=sys.stderr)
