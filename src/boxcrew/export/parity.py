@@ -86,6 +86,11 @@ def _edge(exported: Detections, lists: Sequence[Detections], *, least: float, mo
     return max(least, last) + MAX_SCORE
 
 
+def max_undecided(num_samples: int) -> int:
+    """Return the most samples that may be undecided."""
+    return math.ceil(MAX_UNDECIDED * num_samples)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parity:
     """The result of a comparison over all samples."""
@@ -113,8 +118,8 @@ class Parity:
 
     @property
     def holds(self) -> bool:
-        few = math.ceil(MAX_UNDECIDED * self.num_samples)
-        return self.num_same == self.num_samples > 0 and self.num_undecided <= few
+        is_decided = self.num_undecided <= max_undecided(self.num_samples)
+        return self.num_same == self.num_samples > 0 and is_decided
 
     def sentence(self, noun: str) -> str:
         boxes = f"boxes at most {self.worst_pixels:.2g} px apart, " if self.worst_pixels else ""
