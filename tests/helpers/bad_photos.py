@@ -58,6 +58,33 @@ def many_scans(num: int = 1000) -> bytes:
     return content[:last] + scan * num + b"\xff\xd9"
 
 
+def many_segments(num: int = 1_000_000) -> bytes:
+    """Return a JPEG with so many empty comments."""
+    content = photo()
+    return content[:2] + b"\xff\xfe\0\x02" * num + content[2:]
+
+
+def many_blocks(num: int = 1_000_000) -> bytes:
+    """Return a GIF with so many empty extensions."""
+    content = photo(format="GIF")
+    at = 13 + (3 << ((content[10] & 7) + 1))
+    return content[:at] + b"\x21\xfe\0" * num + content[at:]
+
+
+def many_fractions(num: int = 1_000_000) -> bytes:
+    """Return a TIFF with a tag of so many fractions."""
+    tags = [(256, 4, 1, 8), (257, 4, 1, 8), (258, 3, 1, 8), (259, 3, 1, 1), (262, 3, 1, 1), (273, 4, 1, 8)]
+    tags += [(278, 4, 1, 8), (279, 4, 1, 64), (700, 5, num, 122)]
+    entries = b"".join(struct.pack("<HHII", *tag) for tag in tags)
+    return b"II*\0\x08\0\0\0" + struct.pack("<H", len(tags)) + entries + bytes(4) + b"\1" * 8 * num
+
+
+def large_exif(num: int = 1_000_000) -> bytes:
+    """Return a PNG that says how it is turned in so many fractions."""
+    tag = struct.pack("<HHHII", 1, 0x112, 5, num, 26)
+    return png(8, 8, bytes(72), more=_chunk(b"eXIf", b"II*\0\x08\0\0\0" + tag + bytes(4) + b"\1" * 8 * num))
+
+
 def archive() -> bytes:
     """Return a ZIP file with a photo in it."""
     file = io.BytesIO()
@@ -104,6 +131,11 @@ REFUSED: Mapping[str, tuple[bytes, set[int]]] = {
         b"BM" + struct.pack("<IHHIIiiHHIIiiII", 60, 0, 0, 54, 40, 30_000, 30_000, 1, 24, 0, 0, 0, 0, 0, 0),
         {413, 415, 422},
     ),
+    "jpeg with a million comments": (many_segments(), {413}),
+    "jpeg that is filled up": (photo()[:2] + b"\xff" * 1_000_000 + photo()[2:], {413}),
+    "png with a million chunks": (png(8, 8, bytes(72), more=_chunk(b"abCd", b"") * 1_000_000), {413}),
+    "gif with a million extensions": (many_blocks(), {413}),
+    "tiff with a million fractions": (many_fractions(), {413}),
     "gif that moves": (frames("GIF"), {415}),
     "webp that moves": (frames("WEBP"), {415}),
     "png that moves": (frames("PNG"), {415}),
@@ -129,6 +161,9 @@ ANSWERED: Mapping[str, bytes] = {
     "avif": photo(format="AVIF"),
     "progressive": photo(progressive=True),
     "with a zip behind it": photo() + archive(),
+    "with a large profile": photo(icc_profile=bytes(2_000_000)),
+    "with a comment": photo(format="GIF", comment=b"c" * 100_000),
+    "with exif of a million fractions": large_exif(),
     "with broken exif": photo(exif=b"Exif\0\0MM\0*\xff\xff\xff\xff"),
 }
 """Unusual files that are photos all the same."""

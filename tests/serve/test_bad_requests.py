@@ -149,6 +149,7 @@ def test_bad_requests(name: str, service: Served) -> None:
 def test_unusual_photos(name: str, service: Served) -> None:
     answer = service.ask(DETECT, ANSWERED[name])
     assert answer.status == 200, answer.body
+    assert sum(answer.json["results"][0]["milliseconds"].values()) < 5000
 
 
 def chunks(num_bytes: int) -> Iterator[bytes]:

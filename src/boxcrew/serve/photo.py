@@ -9,6 +9,7 @@ from boxcrew.core.types import Image
 from boxcrew.data.images.heic import HEAD_BYTES, is_heic
 from boxcrew.data.images.reading import has_more_frames
 from boxcrew.data.images.source_image import DecodedImage, EncodedImage, SourceImage
+from boxcrew.serve.pieces import has_countless_parts
 from boxcrew.serve.refusals import RefusedError
 
 MAX_PIXELS = 50_000_000
@@ -48,6 +49,9 @@ class Photo:
             )
         if not _is_known(self.data[:HEAD_BYTES]):
             raise RefusedError(415, "unsupported", f"{self.name}: not a photo of a known kind", advice=_KNOWN)
+        if has_countless_parts(self.data):
+            message = f"{self.name}: is made of countless parts"
+            raise RefusedError(413, "too_large", message, advice="save it with another program")
         image = EncodedImage(self.data, name=self.name)
         width, height = image.extent
         if width * height > MAX_PIXELS:

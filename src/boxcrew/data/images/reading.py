@@ -35,6 +35,7 @@ _ENDINGS = {"JPEG": b"\xff\xd9", "MPO": b"\xff\xd9", "PNG": b"IEND"}
 _STARTS_AND_ENDS = ((b"\xff\xd8", _ENDINGS["JPEG"]), (b"\x89PNG", _ENDINGS["PNG"]))
 _REDUCED = {1: cv2.IMREAD_COLOR} | {by: getattr(cv2, f"IMREAD_REDUCED_COLOR_{by}") for by in (2, 4, 8)}
 _HEAD_BYTES = (4096, 65536)  # the first is enough for most JPEGs, the second if they have a preview
+_MOST_EXIF = 256 * 1024  # bytes: a JPEG has room for 64 KiB, and millions of values would be read for seconds
 DECODING_FAULTS = (
     OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, struct.error, zlib.error,
     AssertionError, RuntimeError,  # of a closed file; of damaged AVIF files
@@ -219,6 +220,8 @@ def _open(path: ImagePath, file: Path | IO[bytes]) -> Pillow.Image:
 def _orientation(file: Pillow.Image) -> int:
     # Pillow returns TIFFs upright; of a PNG it would decode all to search for EXIF data behind it.
     if file.format == "TIFF" or (file.format == "PNG" and "exif" not in file.info):
+        return 1
+    if len(file.info.get("exif", b"")) > _MOST_EXIF:
         return 1
     try:
         orientation = file.getexif().get(ExifTags.Base.Orientation, 1)
