@@ -98,8 +98,8 @@ def test_a_small_space_ends(record: StudyRecord) -> None:
 def test_the_setting_that_decides_is_the_important_one(record: StudyRecord) -> None:
     random = record.model_copy(update={"sampler": "random"})
     ledger = Ledger(folder=Path(), trials=drawn(random, 30))
-    shares = importance(random, ledger)
-    assert shares is not None
-    assert next(iter(shares)) == "net.dropout"
-    assert sum(shares.values()) == pytest.approx(1.0)
+    found = importance(random, ledger)
+    assert found is not None
+    assert next(iter(found.shares)) == "net.dropout"
+    assert sum(found.shares.values()) == pytest.approx(1.0)
     assert importance(random, Ledger(folder=Path(), trials=ledger.trials[:9])) is None

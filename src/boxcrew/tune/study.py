@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from boxcrew.core.errors import UsageError
+from boxcrew.core.errors import BoxcrewError, UsageError
 from boxcrew.core.lock_owner import LOCK_FILES
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.directory import choose_folder
@@ -67,6 +67,9 @@ def _run(study: StudyRecord, folder: Path, screen: Screen, began: float) -> dict
             finish(runner)
     except Interrupted:
         raise Interrupted(folder) from None
+    except BoxcrewError:  # nothing was finished, but there is something to see
+        write_report(study, folder, ledger, screen)
+        raise
     mirror.sync(ended=True)
     return write_report(study, folder, ledger, screen)
 

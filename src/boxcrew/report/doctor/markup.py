@@ -7,6 +7,9 @@ import html
 
 Attribute = str | int | float | bool | None
 
+# Whatever a name in the data contains, a page loads nothing and runs nothing.
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
 
 class Html(str):
     """Text that is markup already; any other text is escaped when it becomes part of a page."""
@@ -29,6 +32,23 @@ def element(name: str, /, *children: str, **attributes: Attribute) -> Html:
 def join(*children: str) -> Html:
     """Concatenate texts and markup; texts are escaped."""
     return Html("".join(child if isinstance(child, Html) else html.escape(child) for child in children))
+
+
+def document(title: str, *body: str, style: str) -> str:
+    """Return a whole page that needs no other file; `style` is its style sheet."""
+    return "<!doctype html>\n" + element(
+        "html",
+        element(
+            "head",
+            element("meta", charset="utf-8"),
+            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+            element("title", title),
+            element("style", Html(style)),
+        ),
+        element("body", *body),
+        lang="en",
+    )
 
 
 def data_uri(kind: str, content: bytes) -> str:

@@ -9,14 +9,11 @@ from boxcrew.hardware.probe import usable_cores
 from boxcrew.report.doctor.boxes import boxes_section, coverage_section
 from boxcrew.report.doctor.classes import classes_section, samples_section
 from boxcrew.report.doctor.doubts import duplicates_section, suspects_section
-from boxcrew.report.doctor.markup import Html, element, join
+from boxcrew.report.doctor.markup import Html, document, element, join
 from boxcrew.report.doctor.problems import problems_section
 from boxcrew.report.doctor.report import Diagnosis, set_name
 from boxcrew.report.doctor.style import STYLE
 from boxcrew.report.doctor.summary import MOST, DoctorSummary, Recommendation, summarize
-
-# Whatever a name in the data contains, the page loads nothing and runs nothing.
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def doctor_page(diagnosis: Diagnosis, *, command: str, when: datetime | None = None) -> str:
@@ -37,23 +34,12 @@ def doctor_page(diagnosis: Diagnosis, *, command: str, when: datetime | None = N
         element("section", element("h2", title), body, id=name) for name, (title, body) in sections.items()
     ]
     name = set_name(diagnosis.path)
-    return "<!doctype html>\n" + element(
-        "html",
-        element(
-            "head",
-            element("meta", charset="utf-8"),
-            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-            element("title", f"{name}: boxcrew doctor"),
-            element("style", Html(STYLE)),
-        ),
-        element(
-            "body",
-            _header(diagnosis, name),
-            element("main", _summary_section(summarize(diagnosis)), links, *bodies),
-            _footer(command, when or datetime.now().astimezone()),
-        ),
-        lang="en",
+    return document(
+        f"{name}: boxcrew doctor",
+        _header(diagnosis, name),
+        element("main", _summary_section(summarize(diagnosis)), links, *bodies),
+        _footer(command, when or datetime.now().astimezone()),
+        style=STYLE,
     )
 
 
