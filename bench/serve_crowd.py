@@ -7,7 +7,7 @@ import time
 
 from bench.row import Row, skipped
 from bench.serving.load import Load, percentile, run_load
-from bench.serving.material import SET, Material, material
+from bench.serving.material import Material, material
 from bench.serving.server import MIB, Server, serving
 
 COMMAND = "python -m bench serve_crowd"
@@ -23,7 +23,7 @@ _REST = 3.0  # seconds before memory is read
 def rows(*, seconds: float = 60.0) -> list[Row]:
     made = material()
     if made is None:
-        return [skipped(what=_WHAT, reason=f"no {SET}", command=COMMAND)]
+        return [skipped(what=_WHAT, reason="no home to keep a model in", command=COMMAND)]
     with serving(made.int8, made.photo) as server:
         run_load(_load(server, made, seconds=min(seconds, 10.0)))
         time.sleep(_REST)

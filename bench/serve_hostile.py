@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.peers import is_installed, missing
 from bench.row import Row, skipped
 from bench.serving.hostile import Attack, Attacker, Outcome, send
-from bench.serving.material import SET, Material, material
+from bench.serving.material import Material, material
 from bench.serving.server import MIB, Server, serving
 
 COMMAND = "python -m bench serve_hostile"
@@ -31,7 +31,7 @@ def rows(*, requests: int = 10_000, schemathesis: float = 60.0) -> list[Row]:
     what = "hostile requests"
     made = material()
     if made is None:
-        return [skipped(what=what, reason=f"no {SET}", command=COMMAND)]
+        return [skipped(what=what, reason="no home to keep a model in", command=COMMAND)]
     with serving(made.int8, made.photo) as server:
         row = _attack(server, made, requests)
     if not is_installed(PEER):

@@ -16,7 +16,7 @@ from bench.peers import is_installed, missing
 from bench.ports import free_port
 from bench.row import Row, alternate_figures, skipped
 from bench.serving.load import Load, run_load
-from bench.serving.material import SET, Material, material
+from bench.serving.material import Material, material
 from bench.serving.server import MIB, Server, peer_command, running, serving
 
 COMMAND = "python -m bench serve_peers"
@@ -42,7 +42,11 @@ class _Forms:
 def rows(*, repeats: int = 2) -> list[Row]:
     made = material()
     if made is None:
-        return [skipped(what="CPU time of a photo over HTTP", reason=f"no {SET}", command=COMMAND)]
+        return [
+            skipped(
+                what="CPU time of a photo over HTTP", reason="no home to keep a model in", command=COMMAND
+            )
+        ]
     with tempfile.TemporaryDirectory() as folder:
         forms = _write_forms(made, Path(folder))
         sides = {

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from bench.row import Row, skipped
 from bench.serving.client import Answer, Connection
-from bench.serving.material import SET, Material, material
+from bench.serving.material import Material, material
 from bench.serving.server import Server, serving
 
 COMMAND = "python -m bench serve_signals"
@@ -24,7 +24,7 @@ Timed = tuple[int, float]
 def rows() -> list[Row]:
     made = material()
     if made is None:
-        return [skipped(what="signals", reason=f"no {SET}", command=COMMAND)]
+        return [skipped(what="signals", reason="no home to keep a model in", command=COMMAND)]
     return [_end(made), _stop(made), _kill(made)]
 
 

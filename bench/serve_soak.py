@@ -9,7 +9,7 @@ import numpy as np
 
 from bench.row import Row, skipped
 from bench.serving.load import Load, run_load
-from bench.serving.material import SET, Material, material
+from bench.serving.material import Material, material
 from bench.serving.server import MIB, Server, serving
 
 COMMAND = "python -m bench serve_soak"
@@ -25,7 +25,7 @@ def rows(*, requests: int = 20_000) -> list[Row]:
     what = "answers and memory over many requests"
     made = material()
     if made is None:
-        return [skipped(what=what, reason=f"no {SET}", command=COMMAND)]
+        return [skipped(what=what, reason="no home to keep a model in", command=COMMAND)]
     rounds = max(5, requests // EVERY)
     with serving(made.int8, made.photo) as server:
         golden = _answers(server, made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.row import Row, skipped
 from bench.serving.load import Load, Seen, percentile, run_load
-from bench.serving.material import SET, Material, material
+from bench.serving.material import Material, material
 from bench.serving.server import MIB, Server, serving
 
 COMMAND = "python -m bench serve_speed"
@@ -18,7 +18,7 @@ _WHAT = "photos of one megapixel over HTTP, int8"
 def rows(*, seconds: float = 20.0) -> list[Row]:
     made = material()
     if made is None:
-        return [skipped(what=_WHAT, reason=f"no {SET}", command=COMMAND)]
+        return [skipped(what=_WHAT, reason="no home to keep a model in", command=COMMAND)]
     with serving(made.int8, made.photo) as server:
         _load(server, made, seconds=_WARM_UP)
         begun = server.cpu_seconds()

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.row import Row, skipped
 from bench.serving.client import Connection
 from bench.serving.load import Load, percentile, start_load
-from bench.serving.material import SET, Material, material
+from bench.serving.material import Material, material
 from bench.serving.server import MIB, Server, serving
 
 COMMAND = "python -m bench serve_swaps"
@@ -24,7 +24,7 @@ def rows(*, swaps: int = 1000) -> list[Row]:
     what = f"{swaps:,} swaps of the model under load"
     made = material()
     if made is None:
-        return [skipped(what=what, reason=f"no {SET}", command=COMMAND)]
+        return [skipped(what=what, reason="no home to keep a model in", command=COMMAND)]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
         shutil.copyfile(made.int8, file)
