@@ -17,6 +17,7 @@ from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from boxcrew.core.config import Tree
 from boxcrew.core.errors import BoxcrewError, ModelError
@@ -44,17 +45,23 @@ class Work:
         return Path(self.config["out"])
 
     def is_done(self) -> bool:
-        """Return whether the run has got so far."""
+        """Return whether the run has got so far, and was evaluated there: a signal may come in between."""
         if _is_finished(self.folder):
             return True
-        return self.pause_at is not None and newest_step(self.folder) >= self.pause_at
+        if self.pause_at is None or newest_step(self.folder) < self.pause_at:
+            return False
+        return any(row["step"] >= self.pause_at for row in self._evaluations())
 
     def value(self, metric: str, *, higher_is_better: bool) -> float | None:
         """Return the best value of the metric so far; None if it was not measured."""
         end = self.config["steps"] if self.pause_at is None else self.pause_at
-        rows = read_rows(self.folder / "metrics.jsonl")
-        values = [row[metric] for row in rows if metric in row and "rate" not in row and row["step"] <= end]
+        rows = self._evaluations()
+        values = [row[metric] for row in rows if metric in row and row["step"] <= end]
         return (max if higher_is_better else min)(values, default=None)
+
+    def _evaluations(self) -> list[dict[str, Any]]:
+        rows = read_rows(self.folder / "metrics.jsonl")
+        return [row for row in rows if "rate" not in row]  # rows of training steps have one
 
 
 class Worker:

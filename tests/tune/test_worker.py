@@ -1,0 +1,48 @@
+"""What a training of a study has done is read from its run, also if a signal came in between."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boxcrew.api import run_config
+from boxcrew.tasks.classification import ClassificationData
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run import train
+from boxcrew.tune.worker import Work, newest_step
+
+
+def test_a_pause_without_its_evaluation_is_not_done(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {
+        "data": str(table),
+        "out": str(tmp_path / "run"),
+        "steps": 9,
+        "batch": 16,
+        "net": {"widths": [16]},
+        "loader": {"workers": 0},
+        "evaluation": {"batch": 8, "at": [3 / 9, 1.0], "every_epochs": None},
+        "trial": False,
+    }
+    config = run_config("fc", settings)
+    work = Work(config=config.tree(), pause_at=3)
+    original = ClassificationData.evaluate
+
+    def evaluate(self: ClassificationData, *given: Any) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        return original(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ClassificationData, "evaluate", evaluate)
+        train(config, Screen(), pause_at=3)
+    assert newest_step(work.folder) == 3
+    assert not work.is_done()
+
+    train(config, Screen(), pause_at=3)
+    assert newest_step(work.folder) == 3
+    assert work.is_done()
+    assert work.value("accuracy", higher_is_better=True) is not None
