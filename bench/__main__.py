@@ -53,6 +53,8 @@ BENCHES = (
     "serve_swaps",
     "serve_signals",
     "serve_soak",
+    "tune",
+    "tune_kills",
     "accuracy",
 )
 GROUPS = {"serve": tuple(name for name in BENCHES if name.startswith("serve_"))}
