@@ -54,7 +54,10 @@ boxcrew.tune.study.preload = lambda: None
 boxcrew.tune.worker._context = multiprocessing.get_context("fork")
 """
 )
-"""Trainings are forked from the study itself, which has imported everything, and not from another process."""
+"""Trainings are forked from the study itself, which has imported everything, and not from another process.
+That must not have used threads of torch, as it does to measure this machine's speeds for the first time: a
+test that forks needs the fixture `whole`, whose study leaves them in the home directory.
+"""
 
 
 def begin(table: Path, out: Path, home: Path, *words: str, first: str = FORKED) -> Forked:
@@ -190,7 +193,9 @@ boxcrew.tune.worker._train = late
 """Some trainings take much longer than planned, so that others end before them."""
 
 
-def test_two_at_once_decide_the_same_whatever_takes_long(table: Path, home: Path, tmp_path: Path) -> None:
+def test_two_at_once_decide_the_same_whatever_takes_long(
+    whole: Path, table: Path, home: Path, tmp_path: Path
+) -> None:
     words = ("workers=2", "trials=5")
     studies = [tmp_path / "quick", tmp_path / "late"]
     for study, first in zip(studies, (FORKED, FORKED + SLOW), strict=True):
@@ -211,7 +216,7 @@ boxcrew.tune.runner.MOST_FAILURES = 2
 """
 
 
-def test_trials_that_all_fail_stop_the_study(table: Path, home: Path, tmp_path: Path) -> None:
+def test_trials_that_all_fail_stop_the_study(whole: Path, table: Path, home: Path, tmp_path: Path) -> None:
     words = ("optim.rate=1e30", "search.optim.rate=1e29..1e30:log", "pruner=none", "guard.failures=1")
     process = begin(table, tmp_path / "failing", home, *words, first=FORKED + FEW_FAILURES)
     out, err = process.communicate(timeout=60)
