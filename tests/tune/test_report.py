@@ -182,6 +182,18 @@ def test_a_study_of_which_all_trials_failed_names_the_reasons(record: StudyRecor
     assert not (tmp_path / "best.yaml").exists()
 
 
+def test_the_dashboard_is_given_the_storage_of_the_study(record: StudyRecord, tmp_path: Path) -> None:
+    commands = {
+        None: f"{tmp_path}/journal.log",
+        "journal:/j": "/j/journal.log",
+        "sqlite:////s.db": "sqlite:////s.db",
+    }
+    for storage, expected in commands.items():
+        study = record.model_copy(update={"storage": storage})
+        report = make_report(study, tmp_path, Ledger(folder=tmp_path))
+        assert f"optuna-dashboard {expected}" in page_text(study_page(report, yaml=""))
+
+
 def test_five_hundred_trials_fit_on_a_page(record: StudyRecord, tmp_path: Path) -> None:
     report, text = reported(record, tmp_path, searched(record, tmp_path, 500))
     assert report.counts.trials == 500

@@ -223,6 +223,9 @@ def test_trials_that_all_fail_stop_the_study(whole: Path, table: Path, home: Pat
     assert process.returncode == 1, out + err
     assert "trial 0 failed: " in out
     assert "2 trials in a row failed" in err
+    assert "2 failed" in (tmp_path / "failing" / "report.html").read_text().replace("<b>", "").replace(
+        "</b>", ""
+    )
     ends = [event for event in events(tmp_path / "failing") if event["event"] == "ended"]
     assert [event["value"] for event in ends] == [None, None]
     assert all(event["failure"] for event in ends)

@@ -62,7 +62,6 @@ def make_report(study: StudyRecord, folder: Path, ledger: Ledger) -> StudyReport
     network = (
         base["task"].get("detector") or base["task"].get("net") or base.get("detector") or base.get("net")
     )
-    storage = folder / JOURNAL if study.storage is None else study.storage.removeprefix("journal:")
     return StudyReport(
         study=str(folder),
         state=state,
@@ -74,7 +73,7 @@ def make_report(study: StudyRecord, folder: Path, ledger: Ledger) -> StudyReport
         sampler=study.sampler,
         pruner=study.pruner,
         seed=study.seed,
-        storage=str(storage),
+        storage=_storage(study, folder),
         rungs=study.rungs,
         seconds=ledger.at,
         time=study.time,
@@ -91,6 +90,15 @@ def make_report(study: StudyRecord, folder: Path, ledger: Ledger) -> StudyReport
             _trial(study, folder, trial, _trial_state(ledger, trial, state)) for trial in ledger.trials
         ),
     )
+
+
+def _storage(study: StudyRecord, folder: Path) -> str:
+    """Return Optuna's storage as its dashboard takes it: a URL, or the file of a journal."""
+    if study.storage is None:
+        return str(folder / JOURNAL)
+    if study.storage.startswith("journal:"):
+        return str(Path(study.storage.removeprefix("journal:")) / JOURNAL)
+    return study.storage
 
 
 def _state(folder: Path) -> Literal["finished", "running", "stopped"]:

@@ -30,6 +30,10 @@ def test_a_log_scale_has_equal_distances_for_equal_factors() -> None:
     assert scale.share(50.0) == 1.0
 
 
+def test_trials_are_counted_in_whole_numbers() -> None:
+    assert [label for _, label in Scale(low=-0.02, high=1.02, whole=True).ticks()] == ["0", "1"]
+
+
 def test_one_terrible_result_does_not_squeeze_all_others() -> None:
     losses = [1.0 + 0.01 * i for i in range(30)] + [1e6]
     scale = values_scale(losses, higher_is_better=False)

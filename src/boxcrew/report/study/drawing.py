@@ -27,6 +27,7 @@ class Scale:
     low: float
     high: float
     log: bool = False
+    whole: bool = False  # whether only integers are marked
     names: tuple[str, ...] = ()
 
     def share(self, value: float) -> float:
@@ -39,7 +40,7 @@ class Scale:
         if self.names:
             return [(float(i), shorten(name, 18)) for i, name in enumerate(self.names)]
         values = _powers(self.low, self.high) if self.log else _round_values(self.low, self.high)
-        return [(value, f"{value:.6g}") for value in values]
+        return [(value, f"{value:.6g}") for value in values if not self.whole or value == round(value)]
 
 
 def values_scale(values: Sequence[float], *, higher_is_better: bool) -> Scale:

@@ -31,7 +31,7 @@ def history(report: StudyReport) -> Html:
     ends = [] if noise is None else [noise.mean + sign * 2 * noise.deviation for sign in (-1, 1)]
     y = drawing.values_scale([*values, *ends], higher_is_better=report.higher_is_better)
     last = max(1, len(report.trials) - 1)
-    frame = Frame(width=_WIDE, height=_HIGH, x=Scale(low=-0.02 * last, high=1.02 * last), y=y)
+    frame = Frame(width=_WIDE, height=_HIGH, x=Scale(low=-0.02 * last, high=1.02 * last, whole=True), y=y)
     marks = frame.axes("trial", report.metric)
     if ends:
         marks.append(_band(frame, *ends))
