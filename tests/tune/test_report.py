@@ -169,6 +169,7 @@ def test_a_killed_study_says_what_is_paused_and_how_to_go_on(record: StudyRecord
     ledger._apply(Asked(trial=12, params={}, settings={"net.dropout": 0.3}, rungs=(3, 9, 27), bracket=0))
     ledger._apply(Begun(job=len(ledger.jobs), trial=12, rung=0, slot=0, begins=1, ends=2))
     report, text = reported(record, tmp_path, ledger)
+    assert "chance is measured at the end" in text
     assert {trial.state for trial in report.trials} == {"complete", "paused"}
     assert f"boxcrew tune resume study={tmp_path}" in text
 

@@ -82,7 +82,7 @@ def make_report(study: StudyRecord, folder: Path, ledger: Ledger) -> StudyReport
         space=tuple(map(_dimension, study.space.dimensions)),
         recipe=RecipeReport(value=recipe, noise=noise),
         best=None if winner is None else _best(study, folder, winner),
-        verdict=verdict_of(study, winner, recipe, noise, test),
+        verdict=verdict_of(study, winner, recipe=recipe, noise=noise, test=test, is_over=state == "finished"),
         test=test,
         counts=_counts(ledger),
         importance=importance(study, ledger),

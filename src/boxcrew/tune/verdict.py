@@ -43,7 +43,13 @@ def test_of(folder: Path, study: StudyRecord) -> OnTest | None:
 
 
 def verdict_of(
-    study: StudyRecord, winner: Trial | None, recipe: float | None, noise: Noise | None, test: OnTest | None
+    study: StudyRecord,
+    winner: Trial | None,
+    *,
+    recipe: float | None,
+    noise: Noise | None,
+    test: OnTest | None,
+    is_over: bool,
 ) -> Verdict:
     """Return whether the best settings are clearly better than the recipe's, and why, in a sentence."""
     if winner is None:
@@ -56,7 +62,8 @@ def verdict_of(
         return Verdict(clear=False, gain=0.0, sentence="no setting found is better than the recipe")
     words = f"{study.metric} {recipe:.4g} -> {best:.4g} on the validation split"
     if noise is None:
-        sentence = f"{words}; how much of it is chance was not measured: other seeds would take too long"
+        why = "was not measured: other seeds would take too long" if is_over else "is measured at the end"
+        sentence = f"{words}; how much of it is chance {why}"
         return Verdict(clear=None, gain=sign * (best - recipe), sentence=sentence)
     gain, by_chance = (
         sign * (best - noise.mean),
