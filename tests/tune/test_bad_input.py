@@ -11,6 +11,7 @@ import pytest
 
 from boxcrew.core.errors import BoxcrewError, UsageError
 from boxcrew.train.output.screen import Screen
+from boxcrew.tune.ledger import Ledger
 from boxcrew.tune.settings import TuneConfig
 from boxcrew.tune.study import resume_study, tune
 
@@ -100,6 +101,8 @@ def test_a_damaged_ledger_is_named(table: Path, tmp_path: Path) -> None:
     events = out / "events.jsonl"
     whole = events.read_text()
     events.write_text(whole + '{"event": "ask')  # cut off by a kill: it has had no effect
+    assert Ledger.read(out).trials == []
+    assert events.read_text() != whole, "a report does not write into a study that may be going on"
     with pytest.raises(BoxcrewError, match="in this time"):
         resume_study(out, Screen())
     assert events.read_text() == whole

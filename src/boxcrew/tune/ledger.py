@@ -109,28 +109,34 @@ class Ledger:
 
     @classmethod
     def read(cls, folder: Path) -> Ledger:
-        """Read the events of a study. A last line that was cut off has had no effect yet, and is removed."""
+        """Read the events of a study, which another process may be writing. A last line that is cut off has
+        had no effect yet.
+        """
         ledger, file = cls(folder=folder), folder / EVENTS
-        if not file.is_file():
-            return ledger
-        text = file.read_text(encoding="utf-8")
-        whole = text[: text.rfind("\n") + 1]
-        if whole != text:
-            write_text(file, whole)
-        for number, line in enumerate(whole.splitlines(), start=1):
+        for number, line in enumerate(_whole_lines(file).splitlines(), start=1):
             try:
-                ledger._apply(_EVENT.validate_python(json.loads(line)))
+                ledger.apply(_EVENT.validate_python(json.loads(line)))
             except (ValueError, ValidationError, LookupError):
                 raise ModelError(
                     f"{file}: line {number} is damaged", advice="start a new study; the runs in it are whole"
                 ) from None
         return ledger
 
+    @classmethod
+    def reopen(cls, folder: Path) -> Ledger:
+        """Read the events of a study that no other process has, to add more. What a kill has cut off is
+        removed.
+        """
+        ledger, file = cls.read(folder), folder / EVENTS
+        if file.is_file():
+            write_text(file, _whole_lines(file))
+        return ledger
+
     def add(self, event: Event) -> None:
         """Write an event to the disk, and take it into account."""
         append(self.folder / EVENTS, json.dumps(event.tree()) + "\n")
         flush(self.folder / EVENTS)
-        self._apply(event)
+        self.apply(event)
 
     def running(self) -> list[Begun]:
         """Return the trainings that have begun and not ended."""
@@ -156,7 +162,8 @@ class Ledger:
     def _ended(self) -> Iterator[tuple[Begun, Ended]]:
         return ((job, self.ends[job.job]) for job in self.jobs if job.job in self.ends)
 
-    def _apply(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
+        """Take an event into account, without writing it."""
         match event:
             case Asked():
                 self.trials.append(Trial(asked=event))
@@ -179,3 +186,8 @@ def _note(trial: Trial, job: Begun, end: Ended) -> None:
     trial.failure = end.failure
     if end.value is not None:
         trial.values[job.rung] = end.value
+
+
+def _whole_lines(file: Path) -> str:
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    return text[: text.rfind("\n") + 1]

@@ -49,7 +49,7 @@ def read_state(folder: Path) -> tuple[StudyRecord, Ledger]:
 
 
 def _run(study: StudyRecord, folder: Path, screen: Screen, began: float) -> dict[str, Any]:
-    ledger = Ledger.read(folder)
+    ledger = Ledger.reopen(folder)
     mirror = Mirror.open(study, folder, ledger, screen.warn)
     mirror.sync()
     runner = Runner(

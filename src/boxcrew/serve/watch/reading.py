@@ -54,14 +54,14 @@ class Record:
     """A JSON object that may hold anything: what is asked for has the type asked for, or is None."""
 
     def __init__(self, value: object = None) -> None:
-        self._values: dict[object, object] = value if isinstance(value, dict) else {}
+        self._entries: dict[object, object] = value if isinstance(value, dict) else {}
 
     def __bool__(self) -> bool:
-        return bool(self._values)
+        return bool(self._entries)
 
     def value(self, *keys: str) -> object:
         """Return what stands under nested keys."""
-        found: object = self._values
+        found: object = self._entries
         for key in keys:
             found = found.get(key) if isinstance(found, dict) else None
         return found
@@ -82,7 +82,7 @@ class Record:
 
     def numbers(self, *keys: str) -> dict[str, float]:
         """Return the numbers of an object by their names."""
-        pairs = ((str(key), finite(value)) for key, value in self.record(*keys)._values.items())
+        pairs = ((str(key), finite(value)) for key, value in self.record(*keys)._entries.items())
         return {key: value for key, value in pairs if value is not None}
 
 
