@@ -12,19 +12,20 @@ from boxcrew.runtime.suppression import suppress
 
 def candidates(seed: int, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
-    corner = rng.uniform(0, 80, (60, 2))
-    boxes = np.concatenate((corner, corner + rng.uniform(2, 60, (60, 2))), axis=1).astype(np.float32)
-    scores = rng.uniform(0, 1, 60).astype(np.float32)
+    num = 300 if kind == "many" else 60
+    corner = rng.uniform(0, 80, (num, 2))
+    boxes = np.concatenate((corner, corner + rng.uniform(2, 60, (num, 2))), axis=1).astype(np.float32)
+    scores = rng.uniform(0, 1, num).astype(np.float32)
     if kind == "ties":
         scores = np.round(scores, 1)
     elif kind == "whole":  # overlaps of exactly a half, and empty boxes
         boxes = (np.round(boxes / 16) * 16).astype(np.float32)
     elif kind == "same":
         boxes[:] = boxes[0]
-    return boxes, scores, rng.integers(0, 3, 60)
+    return boxes, scores, rng.integers(0, 3, num)
 
 
-@pytest.mark.parametrize("kind", ["random", "ties", "whole", "same"])
+@pytest.mark.parametrize("kind", ["random", "many", "ties", "whole", "same"])
 @pytest.mark.parametrize(("iou", "most"), [(0.5, 100), (0.3, 7), (0.9, 100)])
 def test_it_keeps_what_torch_keeps(kind: str, iou: float, most: int) -> None:
     for seed in range(5):

@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from boxcrew.core.types import Detections, Floats, Ints
+from boxcrew.core.types import Bools, Detections, Floats, Ints
 from boxcrew.runtime.choice import score_ranks
+
+_Exact = npt.NDArray[np.float64]
+
+_BLOCK = 64  # boxes that are compared at once: fewer take more calls, of more most are not needed
 
 
 def suppress(
@@ -18,38 +22,61 @@ def suppress(
     """
     likely = np.flatnonzero(scores > np.float32(score_threshold))
     order = likely[np.argsort(-score_ranks(scores[likely]), kind="stable")]
-    exact = boxes[order].astype(np.float64)  # as on the other side: overlaps near the limit must not differ
-    kept = order[_best(exact, labels[order], iou=iou, most=most)]
+    kept = order[_best(boxes[order], labels[order], iou=iou, most=most)]
     kept = kept[np.argsort(-scores[kept], kind="stable")]
     return Detections(boxes=boxes[kept], scores=scores[kept], labels=labels[kept])
 
 
-def _best(boxes: npt.NDArray[np.float64], labels: Ints, *, iou: float, most: int) -> list[int]:
+def _best(boxes: Floats, labels: Ints, *, iou: float, most: int) -> list[int]:
     """Return the indices to keep of boxes that are sorted, best first.
 
-    The boxes of a class are put side by side, so that each box that is kept is compared with a short piece of
-    the arrays.
+    A block of boxes is compared with those that are kept, then with itself; those behind the last one to keep
+    are not looked at.
     """
-    order = np.argsort(labels, kind="stable")
-    places = np.empty_like(order)  # of the boxes, in that order
-    places[order] = np.arange(len(order))
-    ends = np.searchsorted(labels[order], labels, side="right")  # of the class of each box, in that order
-    low, high = np.ascontiguousarray(boxes[order, :2].T), np.ascontiguousarray(boxes[order, 2:].T)
-    areas = (high[0] - low[0]) * (high[1] - low[1])
-    alive = np.ones(len(boxes), dtype=np.bool_)
     kept: list[int] = []
-    for index, (place, end) in enumerate(zip(places.tolist(), ends.tolist(), strict=True)):
-        if not alive[place]:
-            continue
-        kept.append(index)
-        if len(kept) == most:
+    for start in range(0, len(boxes), _BLOCK):
+        block = np.arange(start, min(start + _BLOCK, len(boxes)))
+        if kept:
+            block = block[~_overlaps(boxes, labels, (block, np.array(kept)), iou=iou).any(axis=1)]
+        kept += block[_first_best(_overlaps(boxes, labels, (block, block), iou=iou))].tolist()
+        if len(kept) >= most:
             break
-        rivals = slice(place + 1, end)
-        sides = np.minimum(high[:, place, None], high[:, rivals])
-        sides -= np.maximum(low[:, place, None], low[:, rivals])
-        np.maximum(sides, 0, out=sides)
-        shared = sides[0] * sides[1]
-        union = areas[place] + areas[rivals] - shared
-        ratio = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
-        alive[rivals] &= ~(ratio > iou)
+    return kept[:most]
+
+
+def _overlaps(boxes: Floats, labels: Ints, pairs: tuple[Ints, Ints], *, iou: float) -> Bools:
+    """Return for two lists of indices (A,) and (B,) which pairs overlap by more than `iou`: (A, B)."""
+    # In 64 bits as on the other side: overlaps near the limit must not differ.
+    first, second = (np.ascontiguousarray(boxes[index].T, np.float64) for index in pairs)
+    shared = _shared(first, second)
+    union = _areas(first)[:, None] + _areas(second)
+    union -= shared
+    with np.errstate(divide="ignore", invalid="ignore"):  # of empty boxes, which overlap nothing
+        overlap: Bools = np.divide(shared, union, out=shared) > iou
+    overlap &= labels[pairs[0], None] == labels[pairs[1]]
+    return overlap
+
+
+def _shared(first: _Exact, second: _Exact) -> _Exact:
+    """Return the areas (A, B) that boxes (4, A) and (4, B) have in common."""
+    sides = np.minimum(first[2:, :, None], second[2:, None])
+    sides -= np.maximum(first[:2, :, None], second[:2, None])
+    np.maximum(sides, 0, out=sides)
+    shared: _Exact = np.multiply(sides[0], sides[1], out=sides[0])
+    return shared
+
+
+def _areas(boxes: _Exact) -> _Exact:
+    areas: _Exact = (boxes[2] - boxes[0]) * (boxes[3] - boxes[1])
+    return areas
+
+
+def _first_best(overlaps: Bools) -> list[int]:
+    """Return the boxes of a block that no better one which is kept overlaps, from their `overlaps` (N, N)."""
+    rows = np.packbits(overlaps, axis=1, bitorder="little")
+    kept, gone = [], 0  # a bit for each box
+    for index, row in enumerate(rows):
+        if not gone >> index & 1:
+            kept.append(index)
+            gone |= int.from_bytes(row.tobytes(), "little")
     return kept
