@@ -294,6 +294,8 @@ def test_int8_is_judged_by_its_ap(tiny_run: Path, tmp_path: Path) -> None:
     report = exported(tiny_run, out=out, int8=True, photos=4, max_loss=1)
     assert report["precision"] == read_model(out).info.precision == "int8"
     assert report["bytes"]["onnxruntime"] < report["bytes"]["torch"]
+    assert report["costs"].keys() == report["bytes"].keys() == {"torch", "onnxruntime", "onnxruntime fp32"}
+    assert report["plain"]["AP"] == pytest.approx(report["torch"]["AP"], abs=1e-4)
     assert len(Detector.load(out).predict(np.zeros((50, 60, 3), np.uint8), score=0.0)) >= 0
 
 

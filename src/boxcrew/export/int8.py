@@ -9,16 +9,19 @@ import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from boxcrew.core.errors import ExportError
+from boxcrew.export.int8_biases import correct_biases
+from boxcrew.export.int8_layers import WITH_WEIGHTS, float_nodes, pool_means
 from boxcrew.runtime.exported import EXTRA, IMAGES, THRESHOLD
 from boxcrew.runtime.predictor import Array, PreparedImage
 
-_WITH_WEIGHTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-"""The operators with weights, which take nearly all of the time."""
+_LEVELS, _FEW_LEVELS = 127, 64
+"""The steps of weights on either side of 0, with 8 bits and with 7."""
+
+_FOR_MEANS = 32  # photos, about: means need fewer than ranges
 
 
 def calibration_inputs(
@@ -38,8 +41,8 @@ def calibration_inputs(
 def quantized(model: bytes, inputs: Sequence[Mapping[str, Array]]) -> bytes:
     """Return an ONNX model with weights and activations of 8 bits, scaled by what the inputs give.
 
-    Weights have a scale for each channel. What comes after the last layer with weights (the decoding of
-    boxes, softmax) keeps its precision.
+    Weights have a scale for each channel, and biases make up for their rounding. `float_nodes` says what
+    keeps its precision; `ExportError` if that is everything.
     """
     quantization = importlib.import_module("onnxruntime.quantization")
     onnx = importlib.import_module("onnx")
@@ -53,18 +56,28 @@ def quantized(model: bytes, inputs: Sequence[Mapping[str, Array]]) -> bytes:
             str(written), str(source), skip_optimization=True, skip_symbolic_shape=True
         )
         prepared = onnx.load(str(source))
+        pool_means(prepared.graph)
+        kept = float_nodes(prepared.graph)
+        layers = frozenset(node.name for node in prepared.graph.node if node.op_type in WITH_WEIGHTS) - kept
+        if not layers:
+            problem = "int8=true: no layer of this network gains from integers"
+            raise ExportError(problem, advice="leave int8= out")
         names = {entry.name for entry in prepared.graph.input}
+        needed = [{name: each[name] for name in names} for each in inputs]
+        few = _lacks_vnni()
+        some = needed[:: max(1, len(needed) // _FOR_MEANS)]
+        correct_biases(prepared, some, layers=layers, levels=_FEW_LEVELS if few else _LEVELS)
         quantization.quantize_static(
             prepared,
             str(target),
-            _Reader([{name: each[name] for name in names} for each in inputs]),
+            _Reader(needed),
             quant_format=quantization.QuantFormat.QDQ,
             per_channel=True,
-            reduce_range=_lacks_vnni(),
+            reduce_range=few,
             activation_type=quantization.QuantType.QUInt8,
             weight_type=quantization.QuantType.QInt8,
             calibrate_method=quantization.CalibrationMethod.MinMax,
-            nodes_to_exclude=_after_the_last_weights(prepared.graph),
+            nodes_to_exclude=sorted(kept),
         )
         return target.read_bytes()
 
@@ -81,18 +94,6 @@ class _Reader:
 
     def rewind(self) -> None:
         self._rest = iter(self._inputs)
-
-
-def _after_the_last_weights(graph: Any) -> list[str]:
-    """Return the names of the nodes whose results no layer with weights uses."""
-    needed: set[str] = set()
-    after: list[str] = []
-    for node in reversed(graph.node):  # nodes are sorted: those that use a result come after it
-        if node.op_type in _WITH_WEIGHTS or needed.intersection(node.output):
-            needed.update(node.input)
-        else:
-            after.append(node.name)
-    return after
 
 
 def _lacks_vnni() -> bool:

@@ -65,14 +65,14 @@ def export(config: ExportConfig, screen: Screen) -> Tree:
     with screen.progress("evaluating the network") as progress:
         done = partial(_show, progress, _num_samples(data))
         evaluation = evaluate_torch(job.loaded, data, done)
+    plain = None
     if config.int8:
+        plain = draft.with_scores(main_scores(job.prove(draft, data, evaluation).scores))
         draft = job.with_int8(model, info, data)
     job.require_any_length(draft)
-    with screen.progress("comparing the file with it") as progress:
-        proof = prove(
-            draft.exported, job.loaded, data, evaluation, lambda done: progress(done, _num_samples(data))
-        )
-    return job.write(draft.with_scores(main_scores(proof.scores)), job.judge(proof, evaluation))
+    proof = job.prove(draft, data, evaluation)
+    found = job.judge(proof, evaluation)
+    return job.write(draft.with_scores(main_scores(proof.scores)), found, plain=plain)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,6 +127,12 @@ class _Job:
         if self.format.takes_batches:
             self.screen.info("the file takes any number of samples at once")
 
+    def prove(self, draft: _Draft, data: TaskData, evaluation: Evaluation) -> Proof:
+        name = f"comparing the file in {draft.info.precision} with it"
+        with self.screen.progress(name) as progress:
+            done = partial(_show, progress, _num_samples(data))
+            return prove(draft.exported, self.loaded, data, evaluation, done)
+
     def with_int8(self, model: bytes, info: ModelInfo, data: TaskData) -> _Draft:
         """Return the network with integers of 8 bits, calibrated with training photos."""
         predictor = ExportedPredictor.of(self.draft(model, info).exported)
@@ -171,11 +177,15 @@ class _Job:
         advice = "more training photos (photos=300), a larger max_loss=, or force=true"
         return sentence, ExportError(problem, advice=advice)
 
-    def write(self, draft: _Draft, found: Tree) -> Tree:
-        """Measure and write the network; return the report."""
-        costs = self._costs(draft.exported)
+    def write(self, draft: _Draft, found: Tree, *, plain: _Draft | None = None) -> Tree:
+        """Measure and write the network; return the report. `plain` is the same in floats, for comparison."""
+        drafts = {draft.exported.engine_name: draft}
+        if plain is not None:
+            drafts[f"{plain.exported.engine_name} {plain.info.precision}"] = plain
+            found = {**found, "plain": plain.info.scores}
+        costs = self._costs({name: each.exported for name, each in drafts.items()})
         num_bytes = {
-            draft.exported.engine_name: draft.num_bytes,
+            **{name: each.num_bytes for name, each in drafts.items()},
             "torch": _num_bytes(self.loaded.task.network),
         }
         self.out.parent.mkdir(parents=True, exist_ok=True)
@@ -190,7 +200,8 @@ class _Job:
                 "written": True,
             }
         )
-        self._print(costs, num_bytes)
+        aps = {name: each.info.scores["AP"] for name, each in drafts.items() if "AP" in each.info.scores}
+        self._print(costs, num_bytes, {"torch": found["torch"]["AP"], **aps} if aps else {})
         if self.config.triton:
             folder = write_triton(triton_folder(self.out), self.graph, self.out)
             self.screen.info(f"triton: {folder}")
@@ -202,8 +213,8 @@ class _Job:
         write_json(_report_file(self.out), report)
         return report
 
-    def _costs(self, exported: Exported) -> dict[str, Cost]:
-        """Measure the network with all that is in the file, a sample at a time."""
+    def _costs(self, files: Mapping[str, Exported]) -> dict[str, Cost]:
+        """Measure the network with all that is in the files, a sample at a time."""
         inputs = [
             _first(*pair) for pair in zip(self.graph.traced_inputs(), self.graph.axes.values(), strict=True)
         ]
@@ -216,10 +227,13 @@ class _Job:
         def in_torch() -> object:
             return self.graph.module(*map(self.loaded.deployment.to_device, inputs))
 
-        with self.screen.progress("measuring both"):
-            return measure({"torch": in_torch, exported.engine_name: lambda: exported.engine.run(arrays)})
+        with self.screen.progress("measuring them"):
+            computed = {name: partial(exported.engine.run, arrays) for name, exported in files.items()}
+            return measure({"torch": in_torch, **computed})
 
-    def _print(self, costs: Mapping[str, Cost], num_bytes: Mapping[str, int]) -> None:
+    def _print(
+        self, costs: Mapping[str, Cost], num_bytes: Mapping[str, int], aps: Mapping[str, float]
+    ) -> None:
         rows = [
             (
                 name,
@@ -227,10 +241,11 @@ class _Job:
                 f"{cost.cpu_ms:.1f}",
                 f"{costs['torch'].cpu_ms / cost.cpu_ms:.1f} x",
                 format_bytes(num_bytes[name]),
+                *([f"{aps[name]:.4f}"] if name in aps else []),
             )
             for name, cost in costs.items()
         ]
-        columns = ("computed by", "ms", "CPU ms", "against torch", "size")
+        columns = ("computed by", "ms", "CPU ms", "against torch", "size", *(["AP"] if aps else []))
         self.screen.table("one sample on one thread", columns, rows)
         self.screen.info(f"exported: {self.out}")
 
