@@ -12,7 +12,7 @@ from boxcrew.serve.admission import Admission
 _ARENAS, _MMAP_THRESHOLD, _TRIM_THRESHOLD = -8, -3, -1  # parameters of glibc's mallopt
 _LARGE = 16 * 1024 * 1024  # bytes of a block that is given back as soon as it is free
 _INTERVAL = 0.4  # seconds without a photo after which what is free is given back
-_KEPT = 64 * 1024 * 1024  # free bytes that are kept at the end of the heap
+_KEPT = 24 * 1024 * 1024  # free bytes that are kept at the end of the heap
 
 
 def limit_free_memory() -> None:
