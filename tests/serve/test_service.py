@@ -48,6 +48,11 @@ def test_several_photos_in_a_form(service: Served, photo: bytes) -> None:
     assert [result["name"] for result in answer.json["results"]] == ["a.jpg", "ü b.jpg"]
 
 
+def test_a_photo_that_curl_takes_for_a_form(service: Served, photo: bytes) -> None:
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert service.ask("/v1/detect", photo, headers=headers).status == 200
+
+
 def test_coco_results(service: Served, photo: bytes) -> None:
     plain = service.ask(f"/v1/detect?score={SCORE}", photo).json["results"][0]["detections"]
     coco = service.ask(f"/v1/detect?score={SCORE}&format=coco", photo).json

@@ -22,6 +22,8 @@ MAX_PHOTOS = 16
 
 _NAME_LETTERS = 120  # of a file's name that are repeated in the answer
 _MOST_PART_HEADERS = 8
+_UNTYPED = frozenset({b"", b"application/octet-stream", b"application/x-www-form-urlencoded"})
+"""What clients say that do not know what they send; the last is curl's, for --data-binary."""
 _USAGE = "send the bytes of a photo with Content-Type: image/jpeg, or files as multipart/form-data"
 
 
@@ -34,7 +36,7 @@ async def read_photos(request: Request, held: Held, deadline: Deadline) -> list[
         async with asyncio.timeout(deadline.remaining()):
             if kind == b"multipart/form-data":
                 return await _read_form(chunks, options.get(b"boundary", b""))
-            if kind.startswith(b"image/") or kind in {b"application/octet-stream", b""}:
+            if kind.startswith(b"image/") or kind in _UNTYPED:
                 return [Photo(name="image", data=b"".join([chunk async for chunk in chunks]))]
     except TimeoutError:
         raise _slow() from None
