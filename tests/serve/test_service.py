@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -93,7 +94,11 @@ def test_health_and_metrics(service: Served, photo: bytes) -> None:
 def test_the_log_has_requests_without_their_photos(service: Served, photo: bytes) -> None:
     body, headers = form({"secret-name.jpg": photo})
     service.ask("/v1/detect", body, headers={**headers, "X-Request-Id": "my-id.1"})
-    (record,) = [record for record in service.log() if record["request"] == "my-id.1"]
+    for _ in range(200):  # the line is written after the answer
+        if records := [record for record in service.log() if record["request"] == "my-id.1"]:
+            break
+        time.sleep(0.02)
+    (record,) = records
     assert record["status"] == 200
     assert record["photos"] == 1
     assert record["bytes"] == len(body)
