@@ -29,6 +29,7 @@ def translations() -> dict[Any, Callable[..., Any]]:
         ops.boxcrew.lstm_layer.default: _lstm_layer,
         ops.boxcrew.gru_layer.default: _gru_layer,
         ops.torchvision.roi_pool.default: _roi_pool,
+        ops.aten.embedding_bag.padding_idx: _embedding_bag,
         ops.aten._embedding_bag.default: _embedding_bag,
         ops.aten._embedding_bag_forward_only.default: _embedding_bag,
     }
