@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from typing import Any
 
 import h11
+import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from boxcrew.serve.listening import BACKLOG
 from boxcrew.serve.security import HEADERS, new_request_id
 
 MAX_HEADER_BYTES = 16 * 1024
@@ -17,8 +21,7 @@ MAX_CONNECTIONS = 1000
 """Connections at once, at most."""
 
 _HEADER_SECONDS = 5.0
-
-
+_KEEP_ALIVE = 10  # seconds that a connection stays open without a request
 _UNREAD_SECONDS = 30.0  # for a client to read an answer that is complete
 _FREE_PIECES = 1000  # pieces of a body that may be of any size
 _PIECE_BYTES = 64  # the mean of those that come after them, at least
@@ -124,3 +127,22 @@ class Protocol(H11Protocol):
         )
         for event in events:
             self.transport.write(self.conn.send(event) or b"")
+
+
+def uvicorn_config(app: ASGIApp) -> uvicorn.Config:
+    """Return how an application is run on these connections, without a word about what clients send."""
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
+    return uvicorn.Config(
+        app,
+        http=Protocol,
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=1,
+        backlog=BACKLOG,
+    )

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import socket
 import time
 from collections.abc import Callable, Sequence
 from types import FrameType
 
 import uvicorn
-from starlette.types import ASGIApp
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.serve.app import build_app
 from boxcrew.serve.follow import follow
-from boxcrew.serve.listening import BACKLOG, listen, url_of
+from boxcrew.serve.listening import listen, url_of
 from boxcrew.serve.memory import limit_free_memory, return_free_memory, stay_small
 from boxcrew.serve.models import ModelSource
-from boxcrew.serve.protocol import Protocol
+from boxcrew.serve.protocol import uvicorn_config
 from boxcrew.serve.service import Service
 from boxcrew.serve.settings import ServeConfig
 
-_KEEP_ALIVE = 10  # seconds that a connection stays open without a request
 _TICK = 0.05  # seconds between two looks at what is left, at the end
 
 
@@ -35,28 +32,10 @@ def serve(config: ServeConfig, sources: Sequence[ModelSource], announce: Callabl
     service = Service.of(config, sources)
     with listen(config.host, config.port) as listener:
         url = url_of(listener)
-        server = _Server(_uvicorn_config(build_app(service)), service)
+        server = _Server(uvicorn_config(build_app(service)), service)
         failure = asyncio.run(_run(server, service, listener, lambda: announce(url)))
     if failure is not None:
         raise failure
-
-
-def _uvicorn_config(app: ASGIApp) -> uvicorn.Config:
-    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
-    return uvicorn.Config(
-        app,
-        http=Protocol,
-        ws="none",
-        loop="asyncio",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=_KEEP_ALIVE,
-        timeout_graceful_shutdown=1,
-        backlog=BACKLOG,
-    )
 
 
 async def _run(

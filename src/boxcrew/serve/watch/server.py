@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import Callable
 from types import FrameType
@@ -11,33 +10,15 @@ from types import FrameType
 import uvicorn
 
 from boxcrew.serve.listening import listen, url_of
-from boxcrew.serve.protocol import MAX_HEADER_BYTES, Protocol
+from boxcrew.serve.protocol import uvicorn_config
 from boxcrew.serve.watch.app import build_app
 from boxcrew.serve.watch.settings import WatchConfig
-
-_KEEP_ALIVE = 30  # seconds that a connection stays open without a request
-_END_SECONDS = 2  # for answers that are on their way
 
 
 def watch(config: WatchConfig, announce: Callable[[str], object]) -> None:
     """Show the page until Ctrl-C or SIGTERM. `announce` is told its URL as soon as it can be opened."""
     with listen(config.host, config.port) as listener:
-        logging.getLogger("uvicorn").setLevel(logging.ERROR)  # not of every client that sends nonsense
-        settings = uvicorn.Config(
-            build_app(config),
-            http=Protocol,
-            ws="none",
-            loop="asyncio",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-            timeout_keep_alive=_KEEP_ALIVE,
-            timeout_graceful_shutdown=_END_SECONDS,
-        )
-        server = _Server(settings, lambda: announce(url_of(listener)))
+        server = _Server(uvicorn_config(build_app(config)), lambda: announce(url_of(listener)))
         asyncio.run(server.serve(sockets=[listener]))
 
 
