@@ -49,7 +49,8 @@ peers: $(PEERS)
 .peers/%/ready: bench/peers/%.txt $(READY)
 	$(BIN)/python -m venv --clear .peers/$*
 	.peers/$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement $<
-	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
+	@# A directory of packages whose own .pth files count too, as ours is installed by one.
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' > \
 		$$(.peers/$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/ours.pth
 	@touch $@
 
