@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, mo
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
-from boxcrew.core.errors import UnknownSettingError, UsageError
+from boxcrew.core.errors import UnknownSettingError, UsageError, first_line
 from boxcrew.core.registry import suggest
 
 Tree = dict[str, Any]
@@ -284,7 +284,7 @@ def read_yaml(path: Path) -> Tree:
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not YAML: {str(error).splitlines()[0]}") from None
+        raise UsageError(f"{path}: not YAML: {first_line(error)}") from None
     if not isinstance(tree, dict):
         raise UsageError(f"{path}: holds no settings", advice="write one 'key: value' a line")
     return tree

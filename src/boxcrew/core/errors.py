@@ -48,3 +48,9 @@ class ModelError(BoxcrewError):
 
 class ExportError(BoxcrewError):
     exit_code = 5
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error of a library says, in one line: its kind if it says nothing."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next(filter(None, lines), type(error).__name__)

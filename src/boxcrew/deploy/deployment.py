@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from boxcrew.core.errors import BoxcrewError, DataError
+from boxcrew.core.errors import BoxcrewError, DataError, first_line
 from boxcrew.core.registry import Registry
 from boxcrew.core.torch_tools.foreach import copy_all, divide_all, multiply_all, norms_of
 from boxcrew.core.torch_tools.recompute import recomputing
@@ -184,7 +184,7 @@ class Deployment(PlanProcess):
         """
         parts = self.execution.num_micro_batches
         out_of_memory = is_out_of_memory(error)
-        reason = str(error).partition("\n")[0]
+        reason = first_line(error)
         if out_of_memory and self.group.num_replicas > 1:
             raise BoxcrewError(
                 f"replica {self.group.rank}: too little memory for a step in {parts} micro-batches: {reason}",

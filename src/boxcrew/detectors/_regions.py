@@ -10,7 +10,7 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from boxcrew.core.errors import UsageError
+from boxcrew.core.errors import UsageError, first_line
 from boxcrew.core.types import Batch
 from boxcrew.data.proposals.methods import SELECTIVE_SEARCH
 from boxcrew.detectors._base import Candidates, DetectorConfig, DetectorNet, HeightWidth, Share
@@ -112,7 +112,7 @@ def require_sizes(config: DetectorConfig, backbone: Backbone) -> None:
         try:
             backbone(torch.empty(1, 3, height, width, device="meta"))
         except (AssertionError, RuntimeError) as error:  # transformers of a fixed size
-            reason = str(error).partition("\n")[0]
+            reason = first_line(error)
             raise UsageError(
                 f"detector.size={config.size}: not a size that detector.backbone={backbone.name} "
                 f"takes: {reason}",

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from boxcrew.core.errors import DataError, ExportError
+from boxcrew.core.errors import DataError, ExportError, first_line
 from boxcrew.core.types import Detections
 from boxcrew.data.detection.source import Record
 from boxcrew.data.images.reading import read_file
@@ -229,7 +229,7 @@ def _require_shapes(graph: ExportGraph, exported: Exported, inputs: Sequence[Ten
     try:
         given = exported.engine.run(arrays)
     except Exception as error:  # noqa: BLE001 - each engine has errors of its own
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise ExportError(f"the file does not run with inputs of another length: {reason}") from None
     for name, own, other in zip(graph.outputs, given, wanted, strict=True):
         if own.shape != tuple(other.shape):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from boxcrew.core.errors import UsageError
+from boxcrew.core.errors import UsageError, first_line
 from boxcrew.core.registry import suggest
 from boxcrew.nets.layers import Normalize
 from boxcrew.nets.network import ClassRows, Network
@@ -134,6 +134,6 @@ def _require_fit(backbone: nn.Module, name: str, shape: tuple[int, int, int]) ->
         backbone.eval()(torch.empty(1, channels, height, width, device="meta"))
     except (AssertionError, RuntimeError) as error:
         raise UsageError(
-            f"net.backbone={name}: does not take images of {width} x {height}: {str(error).splitlines()[0]}",
+            f"net.backbone={name}: does not take images of {width} x {height}: {first_line(error)}",
             advice="a larger size=, or another net.backbone=",
         ) from None

@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from boxcrew.core.errors import ModelError
+from boxcrew.core.errors import ModelError, first_line
 from boxcrew.core.files import write_all, write_atomically
 from boxcrew.nets import paddle_file
 
@@ -183,7 +183,7 @@ def timm_weights(name: str, *, features_only: bool) -> Weights:
     try:
         model = timm.create_model(name, pretrained=True, **options)
     except (OSError, RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise ModelError(
             f"init.weights={name}: timm could not fetch these weights: {reason}",
             advice="without a network connection give a weight file, or init.weights=efficientnet_lite0",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from boxcrew.core.errors import UsageError
+from boxcrew.core.errors import UsageError, first_line
 from boxcrew.tune.ledger import Ledger, Trial
 from boxcrew.tune.record import StudyRecord
 from boxcrew.tune.sampling import frozen, quiet
@@ -73,7 +73,7 @@ class Mirror:
                 for trial in self.ledger.trials:
                     self._write(trial, stored[trial.number : trial.number + 1], ended=ended)
         except Exception as error:  # noqa: BLE001 - of any database, which the study does not depend on
-            reason = str(error).strip().partition("\n")[0]
+            reason = first_line(error)
             if not self._trouble:
                 self.warn(f"Optuna's storage cannot be written: {reason}; the study goes on without")
             self._trouble = reason
@@ -121,7 +121,7 @@ def _storage(url: str) -> BaseStorage:
             f"storage={url}: {error.name} is not installed", advice=f"pip install {error.name}"
         ) from None
     except Exception as error:  # noqa: BLE001 - of any database
-        reason = str(error).strip().partition("\n")[0]
+        reason = first_line(error)
         raise UsageError(
             f"storage={url}: cannot be reached: {reason}", advice="leave storage= out to keep it in the study"
         ) from None

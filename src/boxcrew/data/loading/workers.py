@@ -16,7 +16,7 @@ import cv2
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.errors import BoxcrewError, first_line
 from boxcrew.core.parent_process import die_with
 from boxcrew.core.torch_tools.loader_workers import shut_down_workers
 
@@ -73,7 +73,7 @@ def fetch_all(
         if "DataLoader worker (pid" not in str(error):
             raise
         raise BoxcrewError(
-            f"a loader process died: {str(error).splitlines()[0]}",
+            f"a loader process died: {first_line(error)}",
             advice="most often memory ran out: try fewer loader.workers, a smaller loader.prefetch or batch",
         ) from error
     finally:

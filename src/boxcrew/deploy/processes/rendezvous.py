@@ -16,7 +16,7 @@ import psutil
 import torch.distributed as dist
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
-from boxcrew.core.errors import BoxcrewError, UsageError
+from boxcrew.core.errors import BoxcrewError, UsageError, first_line
 from boxcrew.deploy.processes.environments import LOCALHOST, ProcessEnvironment, process_name
 from boxcrew.hardware.machine import Host, Link, Machine
 from boxcrew.hardware.probe import probe_machine
@@ -44,7 +44,7 @@ def connect_store(env: ProcessEnvironment) -> TCPStore:
         in_use = "the port may be in use: set another MASTER_PORT"
         raise UsageError(
             f"MASTER_ADDR={env.address} MASTER_PORT={env.port}: cannot connect to the other replicas: "
-            f"{str(error).splitlines()[0]}",
+            f"{first_line(error)}",
             advice=in_use if is_host else "check that the first process is running",
         ) from None
 

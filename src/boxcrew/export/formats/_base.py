@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from boxcrew.core.errors import ExportError
 from boxcrew.core.registry import Registry
 from boxcrew.export.graphs import ExportGraph
 from boxcrew.runtime.engines import Engine
@@ -33,3 +35,13 @@ class ExportFormat:
 
 FORMATS: Registry[ExportFormat] = Registry("export format", "boxcrew.export.formats")
 """All formats by name; one joins with `FORMATS.register("onnx")(ExportFormat(…))`."""
+
+
+def require_packages(extra: str, *packages: str) -> None:
+    """Raise `ExportError` unless the packages of a format are installed; `extra` has its name and theirs."""
+    for package in packages:
+        try:
+            importlib.import_module(package)
+        except ModuleNotFoundError:
+            advice = f"pip install 'boxcrew[{extra}]'"
+            raise ExportError(f"format={extra}: {package} is not installed", advice=advice) from None

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import torch
 
-from boxcrew.core.errors import ExportError
-from boxcrew.export.formats._base import FORMATS, ExportFormat
+from boxcrew.core.errors import ExportError, first_line
+from boxcrew.export.formats._base import FORMATS, ExportFormat, require_packages
 from boxcrew.export.graphs import ExportGraph
 from boxcrew.runtime.engines import open_engine
 from boxcrew.runtime.engines.executorch import PROGRAM
@@ -29,24 +29,16 @@ def executorch_files(graph: ExportGraph, model: bytes) -> Mapping[str, bytes]:
             lowered = exir.to_edge_transform_and_lower(traced, partitioner=[xnnpack.XnnpackPartitioner()])
             program = lowered.to_executorch()
         except Exception as error:  # the library has classes of its own, which share no base
-            reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            reason = first_line(error)
             problem = f"format=executorch: an operator of the network is not among its own: {reason}"
             raise ExportError(problem, advice="format=onnx has it") from error
     content: bytes = program.buffer
     return {PROGRAM: content}
 
 
-def _require() -> None:
-    try:
-        importlib.import_module("executorch")
-    except ModuleNotFoundError:
-        advice = "pip install 'boxcrew[executorch]'"
-        raise ExportError("format=executorch: executorch is not installed", advice=advice) from None
-
-
 FORMATS.register("executorch")(
     ExportFormat(
-        require=_require,
+        require=lambda: require_packages("executorch", "executorch"),
         convert=executorch_files,
         open=lambda file, threads: open_engine("executorch", file, threads=threads),
         engine="executorch",

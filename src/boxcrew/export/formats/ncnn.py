@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from boxcrew.core.errors import ExportError
 from boxcrew.detectors import DetectorNet
-from boxcrew.export.formats._base import FORMATS, ExportFormat
+from boxcrew.export.formats._base import FORMATS, ExportFormat, require_packages
 from boxcrew.export.formats.onnx import onnx_model
 from boxcrew.export.graphs import BATCH, DetectorModule, ExportGraph
 from boxcrew.runtime.engines import Engine, open_engine
@@ -103,18 +103,9 @@ def _open(file: ModelFile, threads: int) -> Engine:
     return engine
 
 
-def _require() -> None:
-    for package in ("ncnn", "pnnx"):
-        try:
-            importlib.import_module(package)
-        except ModuleNotFoundError:
-            advice = "pip install 'boxcrew[ncnn]'"
-            raise ExportError(f"format=ncnn: {package} is not installed", advice=advice) from None
-
-
 FORMATS.register("ncnn")(
     ExportFormat(
-        require=_require,
+        require=lambda: require_packages("ncnn", "ncnn", "pnnx"),
         convert=ncnn_files,
         open=_open,
         engine="ncnn",

@@ -7,8 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from boxcrew.core.errors import ExportError
-from boxcrew.export.formats._base import FORMATS, ExportFormat
+from boxcrew.export.formats._base import FORMATS, ExportFormat, require_packages
 from boxcrew.export.graphs import ExportGraph
 from boxcrew.runtime.engines import open_engine
 from boxcrew.runtime.engines.openvino import GRAPH, WEIGHTS
@@ -24,17 +23,9 @@ def openvino_files(graph: ExportGraph, model: bytes) -> Mapping[str, bytes]:
         return {name: (Path(folder) / name).read_bytes() for name in (GRAPH, WEIGHTS)}
 
 
-def _require() -> None:
-    try:
-        importlib.import_module("openvino")
-    except ModuleNotFoundError:
-        advice = "pip install 'boxcrew[openvino]'"
-        raise ExportError("format=openvino: openvino is not installed", advice=advice) from None
-
-
 FORMATS.register("openvino")(
     ExportFormat(
-        require=_require,
+        require=lambda: require_packages("openvino", "openvino"),
         convert=openvino_files,
         open=lambda file, threads: open_engine("openvino", file, threads=threads),
         engine="openvino",

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping
 from typing import ClassVar
 
-from boxcrew.core.errors import ModelError
+from boxcrew.core.errors import ModelError, first_line
 from boxcrew.runtime.engines._base import ENGINES, Array
 from boxcrew.runtime.model_file import MODEL, ModelFile
 
@@ -34,7 +34,7 @@ class OnnxRuntime:
                 model.files[MODEL], options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # noqa: BLE001  the library has classes of its own, which share no base
-            reason = str(error).splitlines()[0]
+            reason = first_line(error)
             raise ModelError(
                 f"{model.path}: ONNX Runtime {runtime.__version__} cannot use it: {reason}",
                 advice="install the version that boxcrew names, or export the model again",

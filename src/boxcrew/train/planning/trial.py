@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import torch
 
-from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.errors import BoxcrewError, first_line
 from boxcrew.core.parent_process import die_with
 from boxcrew.core.types import Batch
 from boxcrew.core.units import counted
@@ -205,7 +205,7 @@ class _Trial:
         try:
             return self._timed(setting, num)
         except (RuntimeError, ValueError, MemoryError, BoxcrewError) as error:
-            reason = str(error).partition("\n")[0]
+            reason = first_line(error)
             if is_out_of_memory(error):
                 self._send({"oom_samples": num})
                 reason = "not enough memory"

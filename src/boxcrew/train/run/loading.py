@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal
 
 from torch import nn
 
-from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.core.errors import ModelError, UsageError, first_line
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.hardware.probe import probe_machine, usable_cores
 from boxcrew.nets.weights import Weights, find_weights, read_weights
@@ -68,7 +68,7 @@ def load_task(
     try:
         task.network.load_state_dict(weights.state)
     except RuntimeError as error:
-        raise ModelError(f"{path}: does not fit its own description: {str(error).splitlines()[0]}") from None
+        raise ModelError(f"{path}: does not fit its own description: {first_line(error)}") from None
     deployment = deploy(inference_plan(task, device=device, batch=batch))
     deployment.setup_module(task).eval()
     task = deployment.eval_copy(task)
