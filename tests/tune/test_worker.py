@@ -10,6 +10,7 @@ import pytest
 
 from boxcrew.api import run_config
 from boxcrew.tasks.classification import ClassificationData
+from boxcrew.train.output.metrics import read_rows
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import train
 from boxcrew.tune.worker import Work, newest_step
@@ -46,3 +47,7 @@ def test_a_pause_without_its_evaluation_is_not_done(
     assert newest_step(work.folder) == 3
     assert work.is_done()
     assert work.value("accuracy", higher_is_better=True) is not None
+
+    train(config, Screen(), pause_at=6)
+    rows = [row["step"] for row in read_rows(work.folder / "metrics.jsonl") if "rate" not in row]
+    assert rows == [3], "an evaluation that was made up for is in the metrics once"

@@ -66,6 +66,11 @@ class MetricsWriter:
         self._tensorboard.sync()
 
     def add_result(self, progress: Progress, seconds: float, numbers: Mapping[str, float]) -> None:
+        """Add the numbers of an evaluation, unless the run already has it: a kill can come between an
+        evaluation that was made up for and the next checkpoint.
+        """
+        if any(row["step"] == progress.step for row in self.results):
+            return
         self.results.append(self.add(progress, seconds, numbers))
         self._write_table()
 
