@@ -17,8 +17,9 @@ COMMUNICATING = ("cuda", "xpu")  # kinds of accelerators whose replicas can send
 def layouts_of(machine: Machine, request: PlanRequest) -> list[Candidate]:
     """Return candidates with open choices beyond the layout: the usual one, then those for larger models."""
     deploy = request.deploy
-    num = 1 if deploy.replicas == "auto" else deploy.replicas
-    devices, reason = _one_replica_each(machine, request) if deploy.replicas == "auto" else ([], "")
+    num = deploy.replicas if isinstance(deploy.replicas, int) else 1
+    is_open = not isinstance(deploy.replicas, int)
+    devices, reason = _one_replica_each(machine, request) if is_open else ([], "")
     if devices:
         num = len(devices)
     else:

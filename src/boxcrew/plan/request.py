@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, ByteSize, Field, PlainSerializer, TypeAdapter, ValidationError
+from pydantic import (
+    BeforeValidator,
+    ByteSize,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+)
 
 from boxcrew.core.config import Config, commas
 from boxcrew.core.errors import UsageError
@@ -15,13 +24,42 @@ from boxcrew.plan.plan import BatchNorm, MemoryFormat, Precision, Strategy
 Count = Annotated[int, Field(ge=1)]
 
 
+class ReplicaRange(NamedTuple):
+    """The least and the most replicas of a run, written `1:4`."""
+
+    least: int
+    most: int
+
+    @classmethod
+    def parse(cls, value: object) -> ReplicaRange:
+        """Parse `1:4`; `ValueError` for anything else."""
+        match = re.fullmatch(r"(\d{1,5}):(\d{1,5})", str(value))
+        if isinstance(value, cls):
+            return value
+        if match is None or not 1 <= int(match[1]) <= int(match[2]):
+            raise ValueError("input should be a range such as 1:4")
+        return cls(int(match[1]), int(match[2]))
+
+    def __str__(self) -> str:
+        return f"{self.least}:{self.most}"
+
+    def nearest(self, num: int) -> int:
+        """Return the number in the range that is nearest to `num`."""
+        return min(max(num, self.least), self.most)
+
+
+ReplicaRangeSetting = Annotated[
+    ReplicaRange, PlainValidator(ReplicaRange.parse), PlainSerializer(str, return_type=str)
+]
+
+
 class DeployConfig(Config, group="deploy"):
     """Settings of the deployment; the planner chooses all that is `auto`."""
 
     strategy: Strategy | Literal["auto"] = "auto"
     """How parameters and gradients are shared: single, clones, ddp, fsdp or parameter_server."""
-    replicas: Count | Literal["auto"] = "auto"
-    """Processes that compute; auto starts one for each accelerator."""
+    replicas: Count | Literal["auto"] | ReplicaRangeSetting = "auto"
+    """Processes that compute; auto starts one for each accelerator, a range such as 1:4 so many of these."""
     servers: Count | Literal["auto"] = "auto"
     """Processes that keep parameters, for parameter_server."""
     staleness: Annotated[int, Field(ge=0)] | None = None

@@ -197,3 +197,18 @@ def test_as_many_processes_are_started_as_are_planned(monkeypatch: pytest.Monkey
     assert planned_processes(config()) == (2, 0)
     assert planned_processes(config(deploy={"replicas": 1})) == (1, 0)
     assert planned_processes(config(deploy={"strategy": "parameter_server", "replicas": 3})) == (3, 1)
+
+
+@pytest.mark.parametrize(("asked", "started"), [("1:4", 2), ("3:4", 3), ("1:1", 1)])
+def test_of_a_range_as_many_are_started_as_are_planned(
+    monkeypatch: pytest.MonkeyPatch, asked: str, started: int
+) -> None:
+    two_nodes = MACHINE.model_copy(update={"numa_nodes": 2})
+    monkeypatch.setattr("boxcrew.train.planning.from_settings.probe_machine", lambda: two_nodes)
+    assert planned_processes(config(deploy={"replicas": asked})) == (started, 0)
+
+
+@pytest.mark.parametrize("text", ["4:1", "0:2", "1:", "a:b"])
+def test_a_range_of_replicas_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"deploy\.replicas: .* a range such as 1:4"):
+        config(deploy={"replicas": text})

@@ -18,7 +18,7 @@ from boxcrew.plan.hosts import plan_hosts
 from boxcrew.plan.layouts import num_servers
 from boxcrew.plan.observed import Observed
 from boxcrew.plan.plan import Plan
-from boxcrew.plan.request import PlanRequest
+from boxcrew.plan.request import PlanRequest, ReplicaRange
 from boxcrew.plan.search import make_plan
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.schedule import RunLimits
@@ -52,9 +52,8 @@ def choose_plan(
     if len(hosts) > 1:
         plan = plan_hosts(hosts, workload, request, observed)
     else:
-        if hosts and config.deploy.replicas == "auto":
-            deploy = config.deploy.model_copy(update={"replicas": len(hosts[0].ranks)})
-            request = request.model_copy(update={"deploy": deploy})
+        if hosts and request.deploy.replicas == "auto":
+            request = _with_replicas(request, len(hosts[0].ranks))
         plan = make_plan(machine, workload, request, observed)
     _require_own_devices(plan, hosts)
     return plan.model_copy(update={"task": config.task.title})
@@ -69,8 +68,11 @@ def plan_request(config: RunConfig, num_samples: int) -> PlanRequest:
         num_samples=num_samples,
         batch=config.batch,
     )
+    deploy = config.deploy
+    if isinstance(deploy.replicas, ReplicaRange):  # how many there are is known when they have met
+        deploy = deploy.model_copy(update={"replicas": "auto"})
     return PlanRequest(
-        deploy=config.deploy,
+        deploy=deploy,
         goal=config.goal,
         device=config.device,
         batch=config.batch,
@@ -82,6 +84,10 @@ def plan_request(config: RunConfig, num_samples: int) -> PlanRequest:
         prefetch=config.loader.prefetch,
         eval_batch=config.evaluation.batch,
     )
+
+
+def _with_replicas(request: PlanRequest, num: int) -> PlanRequest:
+    return request.model_copy(update={"deploy": request.deploy.model_copy(update={"replicas": num})})
 
 
 def planned_processes(config: RunConfig, before: Plan | None = None) -> tuple[int, int]:
@@ -109,7 +115,11 @@ def _plan_without_workload(config: RunConfig, machine: Machine) -> Plan:
     if config.plan is not None:
         return _read_plan(config, config.plan, (Host(name="", machine=machine, ranks=(0,)),))
     request = plan_request(config, num_samples=config.batch)
-    return make_plan(machine, NO_WORKLOAD, request, Observed(libraries=0))
+    plan = make_plan(machine, NO_WORKLOAD, request, Observed(libraries=0))
+    limits = config.deploy.replicas
+    if isinstance(limits, ReplicaRange) and (num := limits.nearest(len(plan.replicas))) != len(plan.replicas):
+        return make_plan(machine, NO_WORKLOAD, _with_replicas(request, num), Observed(libraries=0))
+    return plan
 
 
 def planned_servers(config: RunConfig, num_processes: int) -> int:
