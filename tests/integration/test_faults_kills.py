@@ -36,11 +36,15 @@ def die():
 train(RunConfig.of(read_yaml(Path(given["settings"]))), Screen())
 """
 
+# The first checkpoint is written beside the first steps; without one there is nothing to resume.
 IN_A_STEP = """
+import time
 original = Trainer._update
 
 def update(self, loss, phase):
     if self.step == given["step"]:
+        while not list(Path(given["checkpoints"]).glob("[!.]*/COMMIT")):
+            time.sleep(0.01)
         die()
     return original(self, loss, phase)
 
@@ -61,7 +65,9 @@ os.fsync = fsync
 """
 
 
-def train_in_child(in_child: InChild, settings: RunConfig, fault: str, folder: Path, **given: int) -> int:
+def train_in_child(
+    in_child: InChild, settings: RunConfig, fault: str, folder: Path, **given: int | str
+) -> int:
     path = folder / "settings.yaml"
     path.write_text(to_yaml(settings))
     return in_child(TRAIN.format(fault=fault), settings=str(path), **given)
@@ -84,7 +90,9 @@ def test_kill_at_a_random_step(
     step = random.Random(seed).randrange(STEPS)
     out = tmp_path / "run"
     settings = config(photos, out, loader={"workers": workers})
-    assert train_in_child(in_child, settings, IN_A_STEP, tmp_path, step=step) == -signal.SIGKILL
+    saved = str(out / "checkpoints")
+    code = train_in_child(in_child, settings, IN_A_STEP, tmp_path, step=step, checkpoints=saved)
+    assert code == -signal.SIGKILL
     assert (out / "lock").is_file()
     resume(out, {"loader": {"workers": workers_after}}, Screen())
     assert "its lock is taken over" in (out / "train.log").read_text()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from boxcrew.tune.prepare import Cost, _pruner, _rungs, _sampler
+from boxcrew.tune.prepare import TrialCost, _pruner, _rungs, _sampler
 from boxcrew.tune.settings import TuneConfig
 
 
-def cost(*, steps: int = 90, seconds: float | None = 1.0, trainings: float | None = None) -> Cost:
-    return Cost(steps=steps, step_seconds=seconds, trainings=trainings)
+def cost(*, steps: int = 90, seconds: float | None = 1.0, trainings: float | None = None) -> TrialCost:
+    return TrialCost(steps=steps, step_seconds=seconds, trainings=trainings)
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ def cost(*, steps: int = 90, seconds: float | None = 1.0, trainings: float | Non
         (cost(steps=2, seconds=60.0), (1, 2)),
     ],
 )
-def test_rungs(cost: Cost, rungs: tuple[int, ...]) -> None:
+def test_rungs(cost: TrialCost, rungs: tuple[int, ...]) -> None:
     assert _rungs(cost, "halving", is_chosen=False) == rungs
     assert _rungs(cost, "none", is_chosen=False) == (cost.steps,)
 

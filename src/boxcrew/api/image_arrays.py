@@ -100,8 +100,8 @@ def _to_bytes(values: Values, what: str) -> Image:
 def _floats_to_bytes(values: Values, what: str) -> Image:
     low, high = float(values.min()), float(values.max())  # both are NaN if any value is
     if not (low >= -_ROUNDING and high <= 255 + _ROUNDING):
-        given = "some are NaN" if np.isnan(low) else f"its values are {low:.4g}..{high:.4g}"
-        raise _no_image(what, f"{given}: give 0..1 or 0..255, before any mean is subtracted")
+        range_text = "some are NaN" if np.isnan(low) else f"its values are {low:.4g}..{high:.4g}"
+        raise _no_image(what, f"{range_text}: give 0..1 or 0..255, before any mean is subtracted")
     scale = 255 if high <= 1 + _ROUNDING else 1
     scaled = np.multiply(values, scale, dtype=np.promote_types(values.dtype, np.float32))
     return np.clip(np.rint(scaled), 0, 255).astype(np.uint8)

@@ -96,8 +96,8 @@ def photos(rows: Sequence[Row], screen: Screen) -> Image:
         draw_boxes(image, record.target.boxes, record.target.labels, source.classes)
         for image, record in zip(images, records, strict=True)
     ]
-    found = [_plots(row, images) for row in rows]
-    columns = [labels, *found]
+    plotted = [_plots(row, images) for row in rows]
+    columns = [labels, *plotted]
     cells = [column[i] for i in range(len(images)) for column in columns]
     return grid(cells, columns=len(columns), gap=_GAP)
 

@@ -100,10 +100,10 @@ class PlanProcess:
 
     def preempted_replicas(self, *, is_told: bool) -> tuple[int, ...]:
         """Return the replicas that were told to end, unless all were. Collective."""
-        told = torch.zeros(self.group.num_replicas)
-        told[self.group.rank] = float(is_told)
-        self.group.all_reduce(told)
-        return () if told.all() else tuple(told.nonzero().flatten().tolist())
+        flags = torch.zeros(self.group.num_replicas)
+        flags[self.group.rank] = float(is_told)
+        self.group.all_reduce(flags)
+        return () if flags.all() else tuple(flags.nonzero().flatten().tolist())
 
     def broadcast_command(self, command: str) -> None:
         """Send a command to the other replicas, which must be serving; an empty one lets them go on."""

@@ -12,7 +12,7 @@ from boxcrew.core.errors import ExportError
 from boxcrew.data.proposals.methods import SELECTIVE_SEARCH
 from boxcrew.detectors import DetectorNet, ProposalConfig
 from boxcrew.nets.network import Network
-from boxcrew.runtime.model_info import CandidateRule, ImageInput, ModelInfo, Proposals, Suppression
+from boxcrew.runtime.model_info import CandidateRule, ImageInput, ModelInfo, ProposalSource, Suppression
 from boxcrew.tasks.base import TASKS
 from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.run.loading import Loaded
@@ -64,7 +64,7 @@ def _of_detector(task: DetectionConfig, network: Network, *, with_nms: bool, cho
     }
 
 
-def _proposals(task: DetectionConfig) -> Proposals | None:
+def _proposals(task: DetectionConfig) -> ProposalSource | None:
     detector = task.detector
     if not isinstance(detector, ProposalConfig):
         return None
@@ -73,7 +73,7 @@ def _proposals(task: DetectionConfig) -> Proposals | None:
             f"detector.proposal_method={detector.proposal_method}: a file cannot contain another run",
             advice="only detectors with regions of selective search can be exported",
         )
-    return Proposals.of({"method": detector.proposal_method, "count": detector.proposals})
+    return ProposalSource.of({"method": detector.proposal_method, "count": detector.proposals})
 
 
 def main_scores(numbers: Mapping[str, float]) -> dict[str, float]:

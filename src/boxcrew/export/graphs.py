@@ -88,8 +88,8 @@ class DetectorModule(nn.Module):
         if not self.with_nms:
             return tuple(self.detector.candidates(self.detector(*inputs), self.size))
         *images_and_regions, threshold = inputs
-        found = self.detector.candidates(self.detector(*images_and_regions), self.size)
-        padded = self.detector.suppress(found, score_threshold=threshold)
+        candidates = self.detector.candidates(self.detector(*images_and_regions), self.size)
+        padded = self.detector.suppress(candidates, score_threshold=threshold)
         return padded.boxes, padded.scores, padded.labels
 
 

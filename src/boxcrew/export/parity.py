@@ -75,8 +75,8 @@ def _contained(detections: Detections, other: Detections) -> npt.NDArray[np.bool
     is_near = np.abs(detections.boxes[:, None] - other.boxes).max(axis=2) <= MAX_PIXELS
     is_near &= np.abs(detections.scores[:, None] - other.scores) <= MAX_SCORE
     is_near &= detections.labels[:, None] == other.labels
-    found: npt.NDArray[np.bool_] = is_near.any(axis=1)
-    return found
+    is_found: npt.NDArray[np.bool_] = is_near.any(axis=1)
+    return is_found
 
 
 def _edge(exported: Detections, lists: Sequence[Detections], *, least: float, most: int) -> float:

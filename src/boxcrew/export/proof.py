@@ -92,7 +92,7 @@ def _prove_detector(
     assert rule is not None
     predictor = ExportedPredictor.of(exported)
     pairs: list[tuple[str, Difference]] = []
-    found: list[EvaluatedImage] = []
+    images: list[EvaluatedImage] = []
     num_undecided = 0
     # Files with integers differ everywhere and are judged by AP; of others no more can be excused than this.
     num_doubts = 0 if exported.info.precision == "int8" else 1 + max_undecided(len(evaluation.images))
@@ -107,13 +107,13 @@ def _prove_detector(
                 num_undecided += 1
                 difference = Difference()
         pairs.append((image.key, difference))
-        found.append(
+        images.append(
             EvaluatedImage(
                 key=image.key, width=image.width, height=image.height, target=image.target, detections=own
             )
         )
-        progress(len(found))
-    report = evaluate_detections(found, data.source.classes)
+        progress(len(images))
+    report = evaluate_detections(images, data.source.classes)
     scores = {name: value for name, value in report.numbers.items() if is_measured(value)}
     parity = Parity.of(pairs, num_undecided=num_undecided)
     return Proof(parity=parity, noun="photo", scores=scores)
@@ -227,11 +227,11 @@ def _require_shapes(graph: ExportGraph, exported: Exported, inputs: Sequence[Ten
     wanted = wanted if isinstance(wanted, tuple) else (wanted,)
     arrays = {name: values.numpy() for name, values in zip(graph.inputs, inputs, strict=True)}
     try:
-        given = exported.engine.run(arrays)
+        answers = exported.engine.run(arrays)
     except Exception as error:  # noqa: BLE001 - each engine has errors of its own
         reason = first_line(error)
         raise ExportError(f"the file does not run with inputs of another length: {reason}") from None
-    for name, own, other in zip(graph.outputs, given, wanted, strict=True):
+    for name, own, other in zip(graph.outputs, answers, wanted, strict=True):
         if own.shape != tuple(other.shape):
             raise ExportError(
                 f"the file gives {name} of shape {own.shape} where torch gives {tuple(other.shape)}"

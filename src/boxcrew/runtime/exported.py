@@ -120,9 +120,9 @@ class ExportedPredictor(DetectionPredictor):
         named = dict(zip((IMAGES, *EXTRA), map(np.ascontiguousarray, inputs), strict=False))
         outputs = self.exported.engine.run({**named, THRESHOLD: np.array([rule.score_threshold], np.float32)})
         computed = time.perf_counter()
-        found = [_detections(rule, *rows) for rows in zip(*outputs, strict=True)]
+        detections = [_detections(rule, *rows) for rows in zip(*outputs, strict=True)]
         post = time.perf_counter() - computed
-        return found, PredictSeconds(network=computed - begun, post=post, num_images=len(found))
+        return detections, PredictSeconds(network=computed - begun, post=post, num_images=len(detections))
 
     @classmethod
     def of(cls, exported: Exported) -> Self:

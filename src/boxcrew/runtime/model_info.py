@@ -41,7 +41,7 @@ class ImageInput(Config):
         return eval_pipeline(TransformsConfig(resize=self.resize, fill=self.fill), self.size)
 
 
-class Proposals(Config):
+class ProposalSource(Config):
     """The regions that a detector is given besides the photo."""
 
     method: Literal["fast", "quality"]
@@ -91,7 +91,7 @@ class ModelInfo(Config):
     """Numbers that the file computes with."""
     image: ImageInput | None = None
     """The input of a detector."""
-    proposals: Proposals | None = None
+    proposals: ProposalSource | None = None
     """Further inputs of a detector that starts from regions."""
     candidates: CandidateRule | None = None
     """The step before it, if the file leaves it to the reader."""

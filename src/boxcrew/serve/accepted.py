@@ -9,13 +9,13 @@ from starlette.requests import Request
 
 from boxcrew.serve.admission import Deadline
 from boxcrew.serve.detecting import Finding, find
-from boxcrew.serve.models import Model
+from boxcrew.serve.models import ServedModel
 from boxcrew.serve.photo import Openable
 from boxcrew.serve.service import service_of
 
 
 async def find_photos(
-    request: Request, model: Model, photos: Sequence[Openable], deadline: Deadline
+    request: Request, model: ServedModel, photos: Sequence[Openable], deadline: Deadline
 ) -> list[Finding]:
     """Detect objects in the photos of a request, and count them."""
     works = [finder(model, photo, deadline) for photo in photos]
@@ -23,7 +23,11 @@ async def find_photos(
 
 
 async def draw_photo(
-    request: Request, model: Model, photo: Openable, deadline: Deadline, draw: Callable[[Finding], bytes]
+    request: Request,
+    model: ServedModel,
+    photo: Openable,
+    deadline: Deadline,
+    draw: Callable[[Finding], bytes],
 ) -> bytes:
     """Detect objects in a photo and draw them, which is one piece of work: it is accepted as a whole."""
     find_it, pictures = finder(model, photo, deadline), []
@@ -48,7 +52,7 @@ async def _compute(
     return findings
 
 
-def finder(model: Model, photo: Openable, deadline: Deadline) -> Callable[[], Finding]:
+def finder(model: ServedModel, photo: Openable, deadline: Deadline) -> Callable[[], Finding]:
     """Return the work of detecting objects in a photo, whose wait begins now."""
     submitted = time.perf_counter()
 

@@ -8,13 +8,13 @@ from typing import Any
 from boxcrew.data.images.drawing import class_colour, draw_boxes
 from boxcrew.data.images.reading import encode_image
 from boxcrew.serve.detecting import Finding
-from boxcrew.serve.models import Model
+from boxcrew.serve.models import ServedModel
 
 _BOX_DIGITS, _SCORE_DIGITS = 3, 6
 
 
 def detections_json(
-    request_id: str, model: Model, findings: Sequence[Finding], score: float
+    request_id: str, model: ServedModel, findings: Sequence[Finding], score: float
 ) -> dict[str, Any]:
     """Return the detections with at least a score, best first, in pixels of the upright photos."""
     results = [
@@ -53,7 +53,7 @@ def detections_coco(findings: Sequence[Finding], score: float) -> list[dict[str,
     ]
 
 
-def drawn(model: Model, finding: Finding, *, score: float) -> bytes:
+def drawn(model: ServedModel, finding: Finding, *, score: float) -> bytes:
     """Return the photo with its boxes, as a JPEG."""
     detections = finding.detections.above(score)
     boxes, labels = detections.boxes, detections.labels
@@ -62,12 +62,12 @@ def drawn(model: Model, finding: Finding, *, score: float) -> bytes:
     )
 
 
-def identity(model: Model) -> dict[str, str]:
+def identity(model: ServedModel) -> dict[str, str]:
     """Return what says which weights have answered."""
     return {"name": model.name, "digest": model.digest, "version": model.version}
 
 
-def model_json(model: Model) -> dict[str, Any]:
+def model_json(model: ServedModel) -> dict[str, Any]:
     """Return what there is to know about a model."""
     info = model.info
     return {

@@ -13,7 +13,7 @@ from boxcrew.serve.edge import Edge, refusal_of
 from boxcrew.serve.page_files import page_response, read_page
 from boxcrew.serve.refusals import Kind, RefusedError, json_response
 from boxcrew.serve.routes import detect, health, label_studio, models, open_inference
-from boxcrew.serve.security import Guard
+from boxcrew.serve.security import AccessGuard
 from boxcrew.serve.service import Service
 
 ROUTES = (*detect.ROUTES, *models.ROUTES, *health.ROUTES)
@@ -31,7 +31,7 @@ def build_app(service: Service) -> Edge:
     app = Starlette(routes=[*ROUTES, *PROTOCOLS, *_page_routes()], exception_handlers=handlers)
     app.router.redirect_slashes = False
     app.state.service = service
-    guard = Guard(token=config.token, host=config.host)
+    guard = AccessGuard(token=config.token, host=config.host)
     return Edge(app, guard=guard, metrics=service.metrics, log=service.log)
 
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from boxcrew.serve.log import ServiceLog
 from boxcrew.serve.metrics import Metrics
 from boxcrew.serve.refusals import RefusedError, refusal
-from boxcrew.serve.security import HEADERS, Guard, is_request_id, new_request_id
+from boxcrew.serve.security import HEADERS, AccessGuard, is_request_id, new_request_id
 
 _DISCARDED = 64 * 1024 * 1024  # bytes of a refused body that are read, so that the client reads the answer
 _DISCARD_SECONDS = 1.0
@@ -26,7 +26,7 @@ class Edge:
     headers that all have.
     """
 
-    def __init__(self, app: ASGIApp, *, guard: Guard, metrics: Metrics, log: ServiceLog) -> None:
+    def __init__(self, app: ASGIApp, *, guard: AccessGuard, metrics: Metrics, log: ServiceLog) -> None:
         self.app, self._guard, self._metrics, self._log = app, guard, metrics, log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

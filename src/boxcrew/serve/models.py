@@ -56,7 +56,7 @@ class Times:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Model:
+class ServedModel:
     """An exported detector that is ready to answer."""
 
     name: str
@@ -82,7 +82,7 @@ class Model:
         return is_long and (self.version.startswith(digest) or self.digest.startswith(digest))
 
 
-def open_model(source: ModelSource, *, engine: str | None) -> Model:
+def open_model(source: ModelSource, *, engine: str | None) -> ServedModel:
     """Open an exported detector and try it; `ModelError` if it does not answer."""
     exported = open_exported(source.path, engine=engine, threads=1)
     info = exported.info
@@ -91,7 +91,7 @@ def open_model(source: ModelSource, *, engine: str | None) -> Model:
     version = _digest(exported.file)[:_VERSION]
     # The engine has the network: its file need not be in memory too.
     light = replace(exported, file=replace(exported.file, files={}))
-    model = Model(
+    model = ServedModel(
         name=source.name,
         version=version,
         predictor=ExportedPredictor.of(light),
@@ -124,7 +124,7 @@ def _read_samples(path: Path) -> tuple[bytes, ...]:
     return tuple(file.read_bytes() for file in files)
 
 
-def _try(model: Model) -> None:
+def _try(model: ServedModel) -> None:
     """Answer a few photos, so that the first client does not wait for what is made only once."""
     noise = np.random.default_rng(0).integers(0, 256, (480, 640, 3), dtype=np.uint8)
     photos = [Photo(name="sample", data=data) for data in (*model.samples[:1], encode_image(noise))]
@@ -143,7 +143,7 @@ class ModelStore:
     def __init__(self, sources: Sequence[ModelSource], *, engine: str | None) -> None:
         self._sources = {source.name: source for source in sources}
         self._engine = engine
-        self._models: dict[str, Model] = {}
+        self._models: dict[str, ServedModel] = {}
         self._locks = {name: threading.Lock() for name in self._sources}
 
     def open(self) -> None:
@@ -151,7 +151,7 @@ class ModelStore:
         for name in self._sources:
             self.reload(name)
 
-    def reload(self, name: str) -> Model:
+    def reload(self, name: str) -> ServedModel:
         """Open the file of a model anew, and serve it if it answers; else the old one stays."""
         with self._locks[name]:
             model = open_model(self._sources[name], engine=self._engine)
@@ -164,10 +164,10 @@ class ModelStore:
     def names(self) -> list[str]:
         return list(self._sources)
 
-    def all(self) -> list[Model]:
+    def all(self) -> list[ServedModel]:
         return [self._models[name] for name in self._sources if name in self._models]
 
-    def get(self, name: str | None) -> Model:
+    def get(self, name: str | None) -> ServedModel:
         """Return the model called NAME or NAME@DIGEST; without a name, the only one."""
         if name is None:
             models = self.all()

@@ -28,7 +28,7 @@ class Identity(_Answer):
     """The beginning of the digest of the file."""
 
 
-class Detection(_Answer):
+class DetectedObject(_Answer):
     """One object that was found."""
 
     box: tuple[float, float, float, float]
@@ -55,7 +55,7 @@ class PhotoResult(_Answer):
     name: str
     width: int
     height: int
-    detections: list[Detection]
+    detections: list[DetectedObject]
     """Best first."""
     milliseconds: Milliseconds
 

@@ -44,7 +44,7 @@ _GRACE = 2.0  # seconds after the deadline until a proxy answers instead of the 
 _STORE_BYTES = 100 * 1024**2  # photos do not pass through Ray's store of objects
 
 
-class Replica:
+class ServiceReplica:
     """One replica. It exists when its models have answered."""
 
     def __init__(self, config: ServeConfig, sources: Sequence[ModelSource]) -> None:
@@ -124,7 +124,7 @@ def deployment(config: ServeConfig, sources: Sequence[ModelSource]) -> Any:
         "logging_config": {"enable_access_log": False},  # the service has a log of its own
     }
     own = config.model_copy(update={"workers": workers})
-    replica = ray_serve.deployment(**options)(ray_serve.ingress()(Replica))
+    replica = ray_serve.deployment(**options)(ray_serve.ingress()(ServiceReplica))
     return replica.bind(own, tuple(sources))
 
 

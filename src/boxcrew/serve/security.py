@@ -39,7 +39,7 @@ _MOST_ID = 64
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-class Guard:
+class AccessGuard:
     """Decides which requests come in. Without a token the service answers programs of this machine alone:
     a page of another site that is open in a browser here is refused, whatever name it has given the machine.
     """

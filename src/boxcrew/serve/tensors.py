@@ -222,12 +222,12 @@ def _pixels_of_bytes(binary: memoryview, shape: Sequence[int]) -> list[Openable]
 
 def output_tensors(detections: Sequence[Detections], score: float) -> dict[str, Array]:
     """Return the objects with at least a score, in the order of the photos, best first in each."""
-    kept = [found.above(score) for found in detections]
+    kept = [each.above(score) for each in detections]
     return {
-        "boxes": np.concatenate([found.boxes for found in kept]),
-        "scores": np.concatenate([found.scores for found in kept]),
-        "labels": np.concatenate([found.labels for found in kept]),
-        "counts": np.array([len(found) for found in kept], np.int32),
+        "boxes": np.concatenate([each.boxes for each in kept]),
+        "scores": np.concatenate([each.scores for each in kept]),
+        "labels": np.concatenate([each.labels for each in kept]),
+        "counts": np.array([len(each) for each in kept], np.int32),
     }
 
 

@@ -41,10 +41,10 @@ def render_predictions(
     by_key = {record.key: record for record in records}
     labels, predictions = [], []
     for image in images:
-        pixels, target, found = source.read(by_key[image.key]), image.target, image.detections
+        pixels, target, detections = source.read(by_key[image.key]), image.target, image.detections
         labels.append(draw_boxes(pixels, target.boxes, target.labels, source.classes))
-        found = found.above(SHOWN_SCORE)
-        boxes, classes, scores = found.boxes, found.labels, found.scores
+        detections = detections.above(SHOWN_SCORE)
+        boxes, classes, scores = detections.boxes, detections.labels, detections.scores
         predictions.append(draw_boxes(pixels, boxes, classes, source.classes, scores))
     return {"val/labels": labels, "val/predictions": predictions}
 

@@ -47,7 +47,7 @@ QUIET: Tree = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cost:
+class TrialCost:
     """The size of a study: steps of a trial, what one takes, and how many trainings there is time for."""
 
     steps: int
@@ -157,19 +157,19 @@ def _share(machine: Machine, workers: int) -> Machine:
 
 def _cost(
     config: TuneConfig, given: RunConfig, plan: Plan, num_samples: int, *, is_length_given: bool
-) -> Cost:
+) -> TrialCost:
     """Return the length of trials: that of the recipe, or less if the time is not enough for a search."""
     seconds = None if plan.predicted is None else plan.predicted.step.likely
     steps = given.limits(num_samples=num_samples, batch=plan.batch).steps
     if config.time is None or seconds is None:
-        return Cost(steps=steps, step_seconds=seconds, trainings=None)
+        return TrialCost(steps=steps, step_seconds=seconds, trainings=None)
     available = config.time * config.workers / seconds
     if not is_length_given:
         steps = max(1, min(steps, int(available / LEAST_TRAININGS)))
-    return Cost(steps=steps, step_seconds=seconds, trainings=available / steps)
+    return TrialCost(steps=steps, step_seconds=seconds, trainings=available / steps)
 
 
-def _pruner(config: TuneConfig, cost: Cost) -> Pruner:
+def _pruner(config: TuneConfig, cost: TrialCost) -> Pruner:
     if config.pruner != "auto":
         return config.pruner
     if config.sampler in {"grid", "cma"}:  # which want all results, and of the same length
@@ -177,7 +177,7 @@ def _pruner(config: TuneConfig, cost: Cost) -> Pruner:
     return "none" if cost.steps * (cost.step_seconds or 0.0) < WORTH_PAUSING else "halving"
 
 
-def _sampler(config: TuneConfig, cost: Cost, pruner: Pruner) -> Sampler:
+def _sampler(config: TuneConfig, cost: TrialCost, pruner: Pruner) -> Sampler:
     if config.sampler != "auto":
         return config.sampler
     # Of ETA trials at a rung one goes on: a trial takes about a quarter of a full training.
@@ -187,7 +187,7 @@ def _sampler(config: TuneConfig, cost: Cost, pruner: Pruner) -> Sampler:
     return "random" if min(expected, default=0.0) <= STARTUP else "tpe"
 
 
-def _rungs(cost: Cost, pruner: Pruner, *, is_chosen: bool) -> tuple[int, ...]:
+def _rungs(cost: TrialCost, pruner: Pruner, *, is_chosen: bool) -> tuple[int, ...]:
     """Return the steps after which trials are compared: a ninth, a third and all of the length. If the user
     has not chosen the pruner, those are left out that take less than `LEAST_PART` seconds.
     """
@@ -219,7 +219,7 @@ def _base(given: RunConfig, plan: Plan, words: dict[str, Any], *, steps: int) ->
     return given.changed(merge(fixed, own, choices={}))
 
 
-def _describe(study: StudyRecord, cost: Cost, screen: Screen) -> None:
+def _describe(study: StudyRecord, cost: TrialCost, screen: Screen) -> None:
     for dimension in study.space.dimensions:
         screen.info(f"search: {dimension.target}: {dimension}")
     seconds = f", about {format_duration(cost.steps * cost.step_seconds)}" if cost.step_seconds else ""

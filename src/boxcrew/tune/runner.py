@@ -268,9 +268,9 @@ class Runner:
 
 def words(settings: Mapping[str, Any]) -> str:
     """Return the first settings of a trial as a command has them."""
-    given = [f"{key}={text(value)}" for key, value in settings.items()]
-    more = [f"and {len(given) - _SHOWN} more"] if len(given) > _SHOWN else []
-    return " ".join([*given[:_SHOWN], *more]) or "the recipe's settings"
+    pairs = [f"{key}={text(value)}" for key, value in settings.items()]
+    more = [f"and {len(pairs) - _SHOWN} more"] if len(pairs) > _SHOWN else []
+    return " ".join([*pairs[:_SHOWN], *more]) or "the recipe's settings"
 
 
 def text(setting: object) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from boxcrew.serve.watch.curves import Cursor, Curves, Table
+from boxcrew.serve.watch.curves import Cursor, MetricTable, RunCurves
 
 
 def row(step: int, **numbers: float) -> dict[str, float]:
@@ -28,7 +28,7 @@ def cursor_after(part: dict[str, Any]) -> Cursor:
 
 
 def test_a_reader_gets_each_row_once() -> None:
-    table = Table()
+    table = MetricTable()
     for step in range(3):
         table.add(row(step, loss=step))
     first: Any = table.after(NOTHING)
@@ -45,7 +45,7 @@ def test_a_reader_gets_each_row_once() -> None:
 
 @pytest.mark.parametrize("text", ["", "1", "x:y", "1:", "-1:0", "9" * 30 + ":1", "1:99999", "²:1"])
 def test_a_reader_with_a_strange_cursor_gets_all(text: str) -> None:
-    table = Table()
+    table = MetricTable()
     table.add(row(1, loss=1))
     part = table.after(Cursor.of(text))
     assert (part["from"], len(part["rows"])) == (0, 1)  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ def test_a_reader_with_a_strange_cursor_gets_all(text: str) -> None:
 
 @pytest.mark.parametrize("num", [9, 10, 11, 100, 1001])
 def test_many_rows_become_means(num: int) -> None:
-    table = Table(max_rows=10)
+    table = MetricTable(max_rows=10)
     for step in range(num):
         table.add(row(step, loss=step))
     part: Any = table.after(NOTHING)
@@ -69,7 +69,7 @@ def test_many_rows_become_means(num: int) -> None:
 
 
 def test_of_equal_bests_the_last_of_high_and_the_first_of_low_ones() -> None:
-    table = Table()
+    table = MetricTable()
     for step, value in enumerate((0.1, 0.4, 0.4, 0.2, 0.1)):
         table.add(row(step, AP=value))
     assert table.best("AP", higher=True) == (0.4, 2)
@@ -79,7 +79,7 @@ def test_of_equal_bests_the_last_of_high_and_the_first_of_low_ones() -> None:
 
 
 def test_names_are_limited(tmp_path: Path) -> None:
-    table = Table()
+    table = MetricTable()
     table.add(row(1, **{f"AP/{number}": 0.5 for number in range(1000)}, **{"x" * 300: 1.0}))
     names: Any = table.after(NOTHING)["names"]
     assert len(names) == 400
@@ -88,7 +88,7 @@ def test_names_are_limited(tmp_path: Path) -> None:
 
 def test_the_file_is_read_as_it_grows(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    curves = Curves(path)
+    curves = RunCurves(path)
     curves.update()
     rows = [row(1, loss=2.0, rate=0.1), row(2, loss=1.0, rate=0.1), row(2, AP=0.3)]
     damaged = ["not json", "[]", '{"loss": 1}', "[" * 50_000]

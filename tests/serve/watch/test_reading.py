@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from boxcrew.serve.watch import reading
-from boxcrew.serve.watch.reading import GrowingFile, JsonFile, Record
+from boxcrew.serve.watch.reading import GrowingFile, JsonFile, JsonRecord
 
 
 def lines_of(file: GrowingFile) -> list[str]:
@@ -98,7 +98,7 @@ def test_damaged_json_is_empty_and_told(tmp_path: Path, content: bytes) -> None:
 
 def test_values_of_other_types_are_left_out() -> None:
     values = '{"a": 1, "b": true, "c": "x", "d": NaN, "e": Infinity, "f": [1, {"g": 2}], "h": {"i": 1e999, "j": 3}}'  # noqa: E501
-    record = Record(json.loads(values))
+    record = JsonRecord(json.loads(values))
     assert [record.number(name) for name in "abcdefh"] == [1, None, None, None, None, None, None]
     assert record.number("k", "l") is None
     assert record.number("c", "l") is None
@@ -106,4 +106,4 @@ def test_values_of_other_types_are_left_out() -> None:
     assert record.numbers("h") == {"j": 3}
     assert [item.number("g") for item in record.records("f")] == [None, 2]
     assert record.text("a") is None
-    assert Record({"a": 10**400}).number("a") is None
+    assert JsonRecord({"a": 10**400}).number("a") is None

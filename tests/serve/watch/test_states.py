@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from boxcrew.core.lock_owner import LOCK, Owner
-from boxcrew.serve.watch.reading import Record
+from boxcrew.serve.watch.reading import JsonRecord
 from boxcrew.serve.watch.state import Lock, state_of
 from boxcrew.train.run.status import unnoticed_end
 
@@ -38,7 +38,7 @@ NONE, HELD = Lock(), Lock(is_held=True, seconds=100.0)
 def test_state(
     status: dict[str, object], summary: dict[str, object], lock: Lock, written: float | None, expected: str
 ) -> None:
-    state = state_of(Record(status), Record(summary), lock, status_seconds=written)
+    state = state_of(JsonRecord(status), JsonRecord(summary), lock, status_seconds=written)
     assert state.name == expected
     assert state.reason == (status.get("reason") if expected == "failed" else None)
 

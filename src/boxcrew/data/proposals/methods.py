@@ -83,8 +83,8 @@ def _search(image: Image, variant: Variant) -> Ints:
         search.switchToSelectiveSearchFast(_FAST_K, _FAST_K, _SIGMA)
     else:
         search.switchToSelectiveSearchQuality()
-    found = np.asarray(search.process(), dtype=np.int64).reshape(-1, 4)
-    return np.concatenate((found[:, :2], found[:, :2] + found[:, 2:]), axis=1)
+    corners = np.asarray(search.process(), dtype=np.int64).reshape(-1, 4)
+    return np.concatenate((corners[:, :2], corners[:, :2] + corners[:, 2:]), axis=1)
 
 
 def _keyed_order(image: Image, num: int) -> Ints:

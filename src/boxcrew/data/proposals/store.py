@@ -63,10 +63,10 @@ def compute_proposals(
         missing = [record for record, content in contents.items() if content and not store.has(content)]
         for start in range(0, len(missing), _AT_ONCE * workers):
             some = missing[start : start + _AT_ONCE * workers]
-            found = map_in_threads(
+            proposals = map_in_threads(
                 lambda record: _propose(method, record, images), some, workers=workers, chunk_size=1
             )
-            store.add((contents[record], boxes) for record, boxes in zip(some, found, strict=True))
+            store.add((contents[record], boxes) for record, boxes in zip(some, proposals, strict=True))
             if progress is not None:
                 progress(min(start + len(some), len(missing)), len(missing))
         return _joined({record.key: store.get(content)[:count] for record, content in contents.items()})
@@ -127,8 +127,8 @@ class _Store:
     def has(self, content: bytes) -> bool:
         return content in self.known
 
-    def add(self, found: Iterable[tuple[bytes, Floats | None]]) -> None:
-        rows = [(content, boxes.tobytes()) for content, boxes in found if boxes is not None]
+    def add(self, proposals: Iterable[tuple[bytes, Floats | None]]) -> None:
+        rows = [(content, boxes.tobytes()) for content, boxes in proposals if boxes is not None]
         with self.database:
             self.database.executemany("insert or replace into proposals values (?, ?)", rows)
         self.known.update(content for content, _ in rows)

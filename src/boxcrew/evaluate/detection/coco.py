@@ -81,9 +81,11 @@ def results(images: Sequence[EvaluatedImage]) -> list[dict[str, Any]]:
     """Return the detections in COCO's results format."""
     return [
         {"image_id": number, "category_id": label, "bbox": box, "score": score}
-        for number, found in enumerate((image.detections for image in images), start=1)
-        for boxes in [_xywh(found.boxes)]
-        for label, box, score in zip(found.labels.tolist(), boxes, found.scores.tolist(), strict=True)
+        for number, detections in enumerate((image.detections for image in images), start=1)
+        for boxes in [_xywh(detections.boxes)]
+        for label, box, score in zip(
+            detections.labels.tolist(), boxes, detections.scores.tolist(), strict=True
+        )
     ]
 
 

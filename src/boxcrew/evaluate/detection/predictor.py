@@ -32,6 +32,6 @@ class Predictor(DetectionPredictor):
             if raw[0].is_cuda:
                 torch.cuda.synchronize()
             computed = time.perf_counter()
-            found = self.detector.decode(raw, input_hw(tensors[0])).unpad()
+            detections = self.detector.decode(raw, input_hw(tensors[0])).unpad()
         post = time.perf_counter() - computed
-        return found, PredictSeconds(network=computed - begun, post=post, num_images=len(found))
+        return detections, PredictSeconds(network=computed - begun, post=post, num_images=len(detections))

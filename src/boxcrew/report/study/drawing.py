@@ -78,7 +78,7 @@ def text(value: object) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frame:
+class PlotFrame:
     """The inside of a plot, in units of its SVG."""
 
     width: float

@@ -9,7 +9,7 @@ from boxcrew.report.doctor.charts import legend, share_bars
 from boxcrew.report.doctor.markup import Html, element, join
 from boxcrew.report.plots.style import shorten
 from boxcrew.report.study import drawing
-from boxcrew.report.study.drawing import BEST, COMPLETE, EARLY, FAILED, RECIPE, Frame, Scale
+from boxcrew.report.study.drawing import BEST, COMPLETE, EARLY, FAILED, RECIPE, PlotFrame, Scale
 from boxcrew.report.study.types import DimensionReport, StudyReport, TrialReport
 
 MOST = 12
@@ -31,7 +31,7 @@ def history(report: StudyReport) -> Html:
     ends = [] if noise is None else [noise.mean + sign * 2 * noise.deviation for sign in (-1, 1)]
     y = drawing.values_scale([*values, *ends], higher_is_better=report.higher_is_better)
     last = max(1, len(report.trials) - 1)
-    frame = Frame(width=_WIDE, height=_HIGH, x=Scale(low=-0.02 * last, high=1.02 * last, whole=True), y=y)
+    frame = PlotFrame(width=_WIDE, height=_HIGH, x=Scale(low=-0.02 * last, high=1.02 * last, whole=True), y=y)
     marks = frame.axes("trial", report.metric)
     if ends:
         marks.append(_band(frame, *ends))
@@ -44,7 +44,7 @@ def history(report: StudyReport) -> Html:
     return frame.svg(marks, f"{report.metric} of all trials in their order")
 
 
-def _band(frame: Frame, low: float, high: float) -> Html:
+def _band(frame: PlotFrame, low: float, high: float) -> Html:
     """Return the range in which the recipe's results lie by chance."""
     x, top = frame.point(frame.x.low, high)
     right, bottom = frame.point(frame.x.high, low)
@@ -53,7 +53,7 @@ def _band(frame: Frame, low: float, high: float) -> Html:
     return element("rect", title, x=x, y=top, **size, fill=RECIPE, fill_opacity=0.09)
 
 
-def _best_so_far(report: StudyReport, frame: Frame) -> Html:
+def _best_so_far(report: StudyReport, frame: PlotFrame) -> Html:
     places, best = list[tuple[float, float]](), None
     for trial in report.trials:
         if trial.state != "complete" or trial.value is None:
@@ -99,7 +99,7 @@ def parallel(report: StudyReport) -> Html:
     scales = [dimension_scale(each) for each in names]
     scales.append(_first_scale(report))
     width, turned = max(_WIDE, 90.0 * len(scales)), len(scales) > 6
-    frame = Frame(
+    frame = PlotFrame(
         width=width,
         height=_HIGH + 40,
         x=Scale(low=0, high=len(scales) - 1),
@@ -121,7 +121,7 @@ def _trial_line(
     trial: TrialReport,
     names: Sequence[DimensionReport],
     scales: Sequence[Scale],
-    frame: Frame,
+    frame: PlotFrame,
 ) -> Html:
     values = [dimension_value(each, trial) for each in names]
     places = [
@@ -132,12 +132,12 @@ def _trial_line(
     return drawing.path(places, color, width=2.6 if standing else 1.2, title=_tooltip(report, trial))
 
 
-def _unused(frame: Frame, i: int) -> tuple[float, float]:
+def _unused(frame: PlotFrame, i: int) -> tuple[float, float]:
     x, y = frame.point(i, 0)
     return x, y + _UNUSED
 
 
-def _axis(frame: Frame, i: int, title: str, scale: Scale, *, turned: bool) -> list[Html]:
+def _axis(frame: PlotFrame, i: int, title: str, scale: Scale, *, turned: bool) -> list[Html]:
     (x, bottom), (_, top) = frame.point(i, 0), frame.point(i, 1)
     turn = f"rotate(-28 {x:.1f} {top - 12:.1f})" if turned else None
     anchor = "start" if turned else "middle"
@@ -159,7 +159,7 @@ def slices(report: StudyReport) -> Html:
 
 
 def _slice(report: StudyReport, dimension: DimensionReport, y: Scale) -> Html:
-    frame = Frame(width=340, height=230, x=dimension_scale(dimension), y=y)
+    frame = PlotFrame(width=340, height=230, x=dimension_scale(dimension), y=y)
     marks = frame.axes(dimension.target, report.metric)
     for trial in _drawn_last(report):
         value = dimension_value(dimension, trial)
@@ -173,7 +173,7 @@ def curves(report: StudyReport) -> Html:
     """Return the results of all trials while they were trained, with a mark where each was stopped."""
     values = [point.value for trial in report.trials for point in trial.curve]
     y = drawing.values_scale(values, higher_is_better=report.higher_is_better)
-    frame = Frame(width=_WIDE, height=_HIGH, x=Scale(low=0, high=100), y=y)
+    frame = PlotFrame(width=_WIDE, height=_HIGH, x=Scale(low=0, high=100), y=y)
     marks = frame.axes("percent of a full training", report.metric)
     for step in report.rungs[:-1]:
         share = 100 * step / report.rungs[-1]
@@ -190,7 +190,7 @@ def curves(report: StudyReport) -> Html:
     return frame.svg(marks, f"{report.metric} during the training of all trials")
 
 
-def _rung(frame: Frame, x: float) -> Html:
+def _rung(frame: PlotFrame, x: float) -> Html:
     ends = [frame.point(x, frame.y.low), frame.point(x, frame.y.high)]
     steps = "L".join(f"{x:.1f} {y:.1f}" for x, y in ends)
     title = element("title", "trials are compared here: the best go on")

@@ -18,7 +18,7 @@ from boxcrew.serve.accepted import client_left, find_photos
 from boxcrew.serve.detecting import Finding
 from boxcrew.serve.json_body import Tree, child, objects, parse_object
 from boxcrew.serve.label_config import BoxControl, read_label_config
-from boxcrew.serve.models import Model
+from boxcrew.serve.models import ServedModel
 from boxcrew.serve.photo import Openable
 from boxcrew.serve.refusals import json_response
 from boxcrew.serve.service import service_of
@@ -48,7 +48,7 @@ class _Tasks:
     images: Sequence[_TaskImage]
 
     @classmethod
-    def of(cls, body: bytes, model: Model, root: Path | None) -> Self:
+    def of(cls, body: bytes, model: ServedModel, root: Path | None) -> Self:
         """Read tasks; `RefusedError` if one names no image that can be had."""
         tree = parse_object(body)
         controls = read_label_config(child(tree, "label_config", str), model.info.classes)
@@ -96,7 +96,7 @@ async def label_studio_predict(request: Request) -> Response:
     return json_response({"results": results, "model_version": model.digest})
 
 
-def _check_schema(body: bytes, model: Model) -> None:
+def _check_schema(body: bytes, model: ServedModel) -> None:
     read_label_config(child(parse_object(body), "schema", str), model.info.classes)
 
 
@@ -113,13 +113,13 @@ def _images(
         yield _TaskImage(task=number, photo=photo, controls=own)
 
 
-def _regions(image: _TaskImage, finding: Finding, model: Model) -> Iterator[Region]:
+def _regions(image: _TaskImage, finding: Finding, model: ServedModel) -> Iterator[Region]:
     """Yield what was found as boxes in percent of the upright photo."""
     width, height = finding.extent
     scale = np.array([100 / width, 100 / height] * 2)
     for control in image.controls:
-        found = finding.detections.above(model.threshold if control.threshold is None else control.threshold)
-        for box, score, label in zip(found.boxes * scale, found.scores, found.labels, strict=True):
+        shown = finding.detections.above(model.threshold if control.threshold is None else control.threshold)
+        for box, score, label in zip(shown.boxes * scale, shown.scores, shown.labels, strict=True):
             if int(label) not in control.labels:
                 continue
             x0, y0, x1, y1 = (round(float(edge), _PERCENT_DIGITS) for edge in box)
@@ -142,7 +142,7 @@ def _regions(image: _TaskImage, finding: Finding, model: Model) -> Iterator[Regi
             }
 
 
-def _prediction(regions: Sequence[Region], model: Model) -> dict[str, object]:
+def _prediction(regions: Sequence[Region], model: ServedModel) -> dict[str, object]:
     """Return the prediction of a task, whose score is the mean of its boxes."""
     scores = [region["score"] for region in regions]
     result = [{"id": f"{model.version}-{number}", **region} for number, region in enumerate(regions)]

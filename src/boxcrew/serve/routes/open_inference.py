@@ -12,7 +12,7 @@ from starlette.routing import Route
 from boxcrew.core.version import VERSION
 from boxcrew.serve.accepted import client_left, find_photos
 from boxcrew.serve.json_body import bad_request
-from boxcrew.serve.models import Model
+from boxcrew.serve.models import ServedModel
 from boxcrew.serve.refusals import RefusedError, json_response
 from boxcrew.serve.service import Service, service_of
 from boxcrew.serve.tensors import INPUTS, OUTPUTS, InferRequest, encode_outputs, output_tensors
@@ -79,7 +79,7 @@ def _described(tensors: Mapping[str, tuple[str, tuple[int, ...]]]) -> list[dict[
     ]
 
 
-def _model(request: Request, service: Service) -> Model:
+def _model(request: Request, service: Service) -> ServedModel:
     """Return the model that the path names, with its version if that is there too."""
     if not service.warm.is_set():
         headers = {"Retry-After": "1"}

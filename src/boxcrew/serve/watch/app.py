@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from boxcrew.core.version import VERSION
 from boxcrew.serve.page_files import page_response, read_page
 from boxcrew.serve.refusals import Kind, RefusedError, json_response, refusal
-from boxcrew.serve.security import HEADERS, Guard, new_request_id
+from boxcrew.serve.security import HEADERS, AccessGuard, new_request_id
 from boxcrew.serve.watch.curves import Cursor
 from boxcrew.serve.watch.run import WatchedRun
 from boxcrew.serve.watch.settings import WatchConfig
@@ -40,13 +40,13 @@ def build_app(config: WatchConfig) -> ASGIApp:
         routes=routes, exception_handlers=dict.fromkeys((RefusedError, HTTPException, Exception), _refuse)
     )
     app.router.redirect_slashes = False
-    return _Edge(app, Guard(token=config.token, host=config.host))
+    return _Edge(app, AccessGuard(token=config.token, host=config.host))
 
 
 class _Edge:
     """Lets in who may come in, and gives all answers their headers."""
 
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+    def __init__(self, app: ASGIApp, guard: AccessGuard) -> None:
         self._app, self._guard = app, guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,10 +98,10 @@ class _Routes:
         return json_response(self._named(request).curves(*has))
 
     def picture(self, request: Request) -> Response:
-        found = self._named(request).picture(request.query_params.get("name", ""))
-        if found is None:
+        picture = self._named(request).picture(request.query_params.get("name", ""))
+        if picture is None:
             raise RefusedError(404, "not_found", "no such picture", advice="GET /api/run?run= lists them")
-        content, kind = found
+        content, kind = picture
         return Response(content, media_type=kind)
 
     def _named(self, request: Request) -> WatchedRun:

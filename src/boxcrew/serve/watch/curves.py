@@ -38,7 +38,7 @@ class Cursor:
         return cls(generation=-1, num_rows=0)
 
 
-class Table:
+class MetricTable:
     """Rows of numbers in the order of their steps. If there are too many, neighbors become their mean."""
 
     def __init__(self, max_rows: int = MAX_ROWS) -> None:
@@ -79,8 +79,8 @@ class Table:
 
     def best(self, name: str, *, higher: bool) -> tuple[float, float] | None:
         """Return the best value of all rows that were ever added, and its step."""
-        found = self._extremes.get(name)
-        return None if found is None else found[int(higher)]
+        extremes = self._extremes.get(name)
+        return None if extremes is None else extremes[int(higher)]
 
     def recent(self, name: str) -> float | None:
         """Return the median of the last rows that have this number."""
@@ -119,12 +119,12 @@ def _short(value: Cell) -> Cell:
     return None if value is None else float(f"{value:.6g}")
 
 
-class Curves:
+class RunCurves:
     """The content of `metrics.jsonl`: the numbers of training steps, and those of evaluations."""
 
     def __init__(self, path: Path) -> None:
         self._file = GrowingFile(path)
-        self.training, self.evaluations = Table(), Table()
+        self.training, self.evaluations = MetricTable(), MetricTable()
         self.num_damaged = 0
         self.is_behind = False  # a large file is read in parts
 

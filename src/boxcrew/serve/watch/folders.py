@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from boxcrew.core.lock_owner import LOCK
-from boxcrew.serve.watch.reading import Record, is_file, is_folder, opened
+from boxcrew.serve.watch.reading import JsonRecord, is_file, is_folder, opened
 
 Kind = Literal["run", "staged", "stage", "comparison"]
 
@@ -22,7 +22,7 @@ _SIGNS = ("plan.json", "status.json", "metrics.jsonl", LOCK)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class RunEntry:
     """A run, or several that belong together."""
 
     key: str  # what the page calls it by
@@ -34,59 +34,59 @@ class Found:
     stage_kind: str | None = None  # of a stage: descend or solve
 
 
-def find_runs(roots: tuple[Path, ...]) -> list[Found]:
+def find_runs(roots: tuple[Path, ...]) -> list[RunEntry]:
     """Return the runs in all folders, each part after the whole that it belongs to. A folder that is gone
     stays in the list, since the user has named it.
     """
     names = [readable(root.name) for root in roots]
     if len(set(names)) < len(names):
         names = [readable(str(root)) for root in roots]
-    found: list[Found] = []
+    entries: list[RunEntry] = []
     visits = iter(range(_MAX_FOLDERS))
     for root, name in zip(roots, names, strict=True):
         if not is_folder(root) or _kind(root) is not None:
-            found += _entries(Found(key=name, name=name, folder=root))
+            entries += _entries(RunEntry(key=name, name=name, folder=root))
         else:
             prefix = f"{name}/" if len(roots) > 1 else ""
-            found += _below(root, prefix, visits, depth=0)
-    unique = {entry.key: entry for entry in found}
+            entries += _below(root, prefix, visits, depth=0)
+    unique = {entry.key: entry for entry in entries}
     return list(unique.values())[:MAX_RUNS]
 
 
-def _below(folder: Path, prefix: str, visits: Iterator[int], *, depth: int) -> Iterator[Found]:
+def _below(folder: Path, prefix: str, visits: Iterator[int], *, depth: int) -> Iterator[RunEntry]:
     for child in _subfolders(folder):
         if next(visits, None) is None:
             return
         key = f"{prefix}{readable(child.name)}"
         if _kind(child) is not None:
-            yield from _entries(Found(key=key, name=key, folder=child))
+            yield from _entries(RunEntry(key=key, name=key, folder=child))
         elif depth < _MAX_DEPTH and child.name not in _INSIDE:
             yield from _below(child, f"{key}/", visits, depth=depth + 1)
 
 
-def _entries(found: Found) -> Iterator[Found]:
+def _entries(entry: RunEntry) -> Iterator[RunEntry]:
     """Yield a run with its stages, or a comparison with its runs."""
-    kind = _kind(found.folder) or "run"
-    yield replace(found, kind=kind)
+    kind = _kind(entry.folder) or "run"
+    yield replace(entry, kind=kind)
     if kind == "staged":
-        for stage in _read(found.folder / "stages.json").records("stages", limit=20):
+        for stage in _read(entry.folder / "stages.json").records("stages", limit=20):
             name = stage.text("folder", limit=100)
             if name and name == Path(name).name and name not in {".", ".."}:
-                yield Found(
-                    key=f"{found.key}/{name}",
+                yield RunEntry(
+                    key=f"{entry.key}/{name}",
                     name=name,
-                    folder=found.folder / name,
+                    folder=entry.folder / name,
                     kind="stage",
-                    parent=found.key,
+                    parent=entry.key,
                     stage=stage.text("state"),
                     stage_kind=stage.text("kind"),
                 )
     if kind == "comparison":
-        for child in _subfolders(found.folder):
+        for child in _subfolders(entry.folder):
             if _kind(child) in {"run", "staged"}:
                 name = readable(child.name)
-                key = f"{found.key}/{name}"
-                yield from _entries(Found(key=key, name=name, folder=child, parent=found.key))
+                key = f"{entry.key}/{name}"
+                yield from _entries(RunEntry(key=key, name=name, folder=child, parent=entry.key))
 
 
 def _kind(folder: Path) -> Kind | None:
@@ -111,13 +111,13 @@ def _subfolders(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(names)[:_MAX_FOLDERS]]
 
 
-def _read(path: Path) -> Record:
+def _read(path: Path) -> JsonRecord:
     with opened(path) as file:
         content = b"" if file is None else file.read(1 << 20)
     try:
-        return Record(json.loads(content))
+        return JsonRecord(json.loads(content))
     except (ValueError, RecursionError):
-        return Record()
+        return JsonRecord()
 
 
 def readable(name: str) -> str:

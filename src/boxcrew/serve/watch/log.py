@@ -39,10 +39,10 @@ class Log:
         for line in part.lines:
             text = line[: 4 * _LONGEST].decode(errors="replace")[:_LONGEST]
             self.last.append(text)
-            if found := _NOTICE.match(text):
-                self._notices.pop(found[1], None)
-                self._notices[found[1]] = None
+            if match := _NOTICE.match(text):
+                self._notices.pop(match[1], None)
+                self._notices[match[1]] = None
                 if len(self._notices) > 2 * _NOTICES:
                     self._notices = dict.fromkeys(self.notices)
-            elif found := _COMPARISON.match(text):
-                self.comparison = found[1]
+            elif match := _COMPARISON.match(text):
+                self.comparison = match[1]

@@ -31,14 +31,14 @@ def list_pictures(folder: Path) -> list[Picture]:
     """Return the pictures in a folder: predictions first, then other images of samples, then plots."""
     try:
         with os.scandir(folder) as entries:
-            found = [
+            pictures = [
                 Picture(name=entry.name, version=entry.stat().st_mtime_ns)
                 for entry in entries
                 if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
             ]
     except OSError:  # there is none, or it is being removed
         return []
-    return sorted(found, key=_rank)[:MAX_PICTURES]
+    return sorted(pictures, key=_rank)[:MAX_PICTURES]
 
 
 def _rank(picture: Picture) -> tuple[int, bool, str]:

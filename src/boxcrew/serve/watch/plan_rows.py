@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.prediction import Interval, Prediction
-from boxcrew.serve.watch.curves import Table
-from boxcrew.serve.watch.reading import Record
+from boxcrew.serve.watch.curves import MetricTable
+from boxcrew.serve.watch.reading import JsonRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class PlanRow:
     is_projected: bool = False  # measured so far, and extended to the end of the run
 
 
-def read_plan(record: Record) -> Plan | None:
+def read_plan(record: JsonRecord) -> Plan | None:
     """Return the plan of a run; None if there is none that is whole."""
     try:
         return Plan.of(record.value()) if record else None
@@ -31,7 +31,9 @@ def read_plan(record: Record) -> Plan | None:
         return None
 
 
-def plan_rows(plan: Plan, training: Table, status: Record, summary: Record) -> list[dict[str, object]]:
+def plan_rows(
+    plan: Plan, training: MetricTable, status: JsonRecord, summary: JsonRecord
+) -> list[dict[str, object]]:
     """Return a row for each number that is predicted or measured."""
     predicted, speed = plan.predicted, training.recent("images_per_second")
     step = None if not speed else plan.batch / speed
@@ -55,13 +57,13 @@ def _time(name: str, predicted: Interval | None, measured: float | None) -> Plan
     )
 
 
-def _epoch_seconds(step: float | None, status: Record) -> float | None:
+def _epoch_seconds(step: float | None, status: JsonRecord) -> float | None:
     """Return the seconds of an epoch's steps, without evaluations."""
     steps, epochs = status.number("step"), status.number("epoch")
     return step * steps / epochs if step and steps and epochs and epochs > 0 else None
 
 
-def _run_row(predicted: Prediction | None, status: Record) -> PlanRow:
+def _run_row(predicted: Prediction | None, status: JsonRecord) -> PlanRow:
     """Return the row of the whole run; until it has ended, its time is projected from what is done."""
     seconds, fraction = status.number("train_seconds"), status.number("fraction") or 0.0
     measured = seconds / fraction if seconds and fraction > 0 else None
@@ -69,7 +71,7 @@ def _run_row(predicted: Prediction | None, status: Record) -> PlanRow:
     return replace(row, is_projected=0 < fraction < 1)
 
 
-def _memory_row(plan: Plan, summary: Record) -> PlanRow:
+def _memory_row(plan: Plan, summary: JsonRecord) -> PlanRow:
     """Return the row of the first device's memory. It is measured at the end of the run."""
     measured = summary.number("peak_memory_bytes")
     devices = () if plan.predicted is None or plan.num_processes > 1 else plan.predicted.memory

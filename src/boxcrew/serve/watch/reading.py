@@ -50,7 +50,7 @@ def _mode(path: Path) -> int:
         return 0
 
 
-class Record:
+class JsonRecord:
     """A JSON object that may hold anything: what is asked for has the type asked for, or is None."""
 
     def __init__(self, value: object = None) -> None:
@@ -61,24 +61,24 @@ class Record:
 
     def value(self, *keys: str) -> object:
         """Return what stands under nested keys."""
-        found: object = self._entries
+        value: object = self._entries
         for key in keys:
-            found = found.get(key) if isinstance(found, dict) else None
-        return found
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
 
     def number(self, *keys: str) -> float | None:
         return finite(self.value(*keys))
 
     def text(self, *keys: str, limit: int = 1000) -> str | None:
-        found = self.value(*keys)
-        return found[:limit] if isinstance(found, str) else None
+        value = self.value(*keys)
+        return value[:limit] if isinstance(value, str) else None
 
-    def record(self, *keys: str) -> Record:
-        return Record(self.value(*keys))
+    def record(self, *keys: str) -> JsonRecord:
+        return JsonRecord(self.value(*keys))
 
-    def records(self, *keys: str, limit: int = 500) -> list[Record]:
-        found = self.value(*keys)
-        return [Record(item) for item in found[:limit]] if isinstance(found, list) else []
+    def records(self, *keys: str, limit: int = 500) -> list[JsonRecord]:
+        value = self.value(*keys)
+        return [JsonRecord(item) for item in value[:limit]] if isinstance(value, list) else []
 
     def numbers(self, *keys: str) -> dict[str, float]:
         """Return the numbers of an object by their names."""
@@ -104,13 +104,13 @@ class JsonFile:
         self.path = path
         self.is_damaged = False
         self._seen: tuple[int, int, int] | None = None
-        self._record = Record()
+        self._record = JsonRecord()
 
-    def read(self) -> Record:
+    def read(self) -> JsonRecord:
         """Return its content; an empty record if there is none, or if it is damaged."""
         with opened(self.path) as file:
             if file is None:
-                self._seen, self._record, self.is_damaged = None, Record(), False
+                self._seen, self._record, self.is_damaged = None, JsonRecord(), False
                 return self._record
             now = os.fstat(file.fileno())
             signature = (now.st_ino, now.st_size, now.st_mtime_ns)
@@ -118,13 +118,13 @@ class JsonFile:
                 self._seen, self._record = signature, self._parse(file.read(MAX_JSON + 1))
         return self._record
 
-    def _parse(self, content: bytes) -> Record:
+    def _parse(self, content: bytes) -> JsonRecord:
         try:
             value = json.loads(content)
         except (ValueError, RecursionError):  # also a file that is too large, and was cut
             value = None
         self.is_damaged = not isinstance(value, dict)
-        return Record(value)
+        return JsonRecord(value)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,12 @@ from threading import Lock as ThreadLock
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.hardware.machine import Machine
-from boxcrew.serve.watch.curves import Cursor, Curves
-from boxcrew.serve.watch.folders import Found, readable
+from boxcrew.serve.watch.curves import Cursor, RunCurves
+from boxcrew.serve.watch.folders import RunEntry, readable
 from boxcrew.serve.watch.log import Log
 from boxcrew.serve.watch.pictures import list_pictures, read_picture
 from boxcrew.serve.watch.plan_rows import plan_rows, read_plan
-from boxcrew.serve.watch.reading import JsonFile, Record, is_folder, opened
+from boxcrew.serve.watch.reading import JsonFile, JsonRecord, is_folder, opened
 from boxcrew.serve.watch.state import STATUS, SUMMARY, Lock, State, state_of
 
 METRICS = {"AP": True, "accuracy": True, "perplexity": False, "frechet": False, "val_loss": False}
@@ -30,25 +30,25 @@ _LIVE = {"running", "preparing"}
 class WatchedRun:
     """A run, or a stage of one. It is read by several threads, one at a time."""
 
-    def __init__(self, found: Found) -> None:
-        folder = found.folder
-        self.found = found
+    def __init__(self, entry: RunEntry) -> None:
+        folder = entry.folder
+        self.entry = entry
         self._status, self._summary = JsonFile(folder / STATUS), JsonFile(folder / SUMMARY)
         self._plan, self._data = JsonFile(folder / "plan.json"), JsonFile(folder / "data_report.json")
         self._hardware = JsonFile(folder / "hardware.json")
-        self._curves, self._log = Curves(folder / "metrics.jsonl"), Log(folder / "train.log")
+        self._curves, self._log = RunCurves(folder / "metrics.jsonl"), Log(folder / "train.log")
         self._settings = _Settings(folder / "config.yaml")
         self._mutex = ThreadLock()
 
     def state(self, lock: Lock) -> State:
         """Return what the run is doing. `lock` is its own, or that of the run whose stage it is."""
-        if not is_folder(self.found.folder):
-            return State(name="waiting" if self.found.kind == "stage" else "gone")
-        if self.found.stage in {"waiting", "finished"}:
-            return State(name="waiting" if self.found.stage == "waiting" else "finished")
+        if not is_folder(self.entry.folder):
+            return State(name="waiting" if self.entry.kind == "stage" else "gone")
+        if self.entry.stage in {"waiting", "finished"}:
+            return State(name="waiting" if self.entry.stage == "waiting" else "finished")
         status, summary = self._status.read(), self._summary.read()
         written = _modified(self._status.path)
-        if self.found.stage_kind == "solve" and not summary:
+        if self.entry.stage_kind == "solve" and not summary:
             return State(name="running" if lock.is_held else "killed")
         return state_of(status, summary, lock, status_seconds=written)
 
@@ -63,13 +63,13 @@ class WatchedRun:
             remaining = None
             if state.name == "running" and seconds and fraction and 0 < fraction <= 1:
                 remaining = seconds * (1 - fraction) / fraction
-            found = self.found
+            entry = self.entry
             return {
-                "key": found.key,
-                "name": found.name,
-                "folder": readable(str(found.folder)),
-                "parent": found.parent,
-                "kind": found.kind,
+                "key": entry.key,
+                "name": entry.name,
+                "folder": readable(str(entry.folder)),
+                "parent": entry.parent,
+                "kind": entry.kind,
                 "state": state.name,
                 "reason": state.reason,
                 "task": self._plan.read().text("task", limit=100),
@@ -91,7 +91,7 @@ class WatchedRun:
             self._log.update()
             status, summary, data = self._status.read(), self._summary.read(), self._data.read()
             # That of a run with stages is a copy of its last stage's.
-            plan = None if self.found.kind == "staged" else read_plan(self._plan.read())
+            plan = None if self.entry.kind == "staged" else read_plan(self._plan.read())
             advice = summary.records("advice", limit=30) or data.records("advice", limit=30)
             return overview | {
                 "plan": [] if plan is None else [line[:500] for line in plan.explain()[:30]],
@@ -126,8 +126,8 @@ class WatchedRun:
     @property
     def _pictures(self) -> Path:
         """The folder of its pictures."""
-        folder = self.found.folder
-        return folder if self.found.kind == "comparison" else folder / "plots"
+        folder = self.entry.folder
+        return folder if self.entry.kind == "comparison" else folder / "plots"
 
     def _score(self) -> dict[str, object] | None:
         """Return the best value of the metric that says how good the run is."""
@@ -146,7 +146,7 @@ class WatchedRun:
         """Return when the run last wrote anything, since the epoch, and how many seconds ago that is by the
         clock of this machine: that of the browser may differ.
         """
-        folder = self.found.folder
+        folder = self.entry.folder
         written = [_modified(folder / name) for name in (STATUS, SUMMARY, "metrics.jsonl", "train.log")]
         newest = max((seconds for seconds in written if seconds is not None), default=None)
         return {"updated": newest, "silent": None if newest is None else max(0.0, time.time() - newest)}
@@ -176,15 +176,15 @@ class _Settings:
 
     def metric(self) -> str:
         """Return the metric that the user has chosen; empty if the task's own decides."""
-        found = _METRIC.search(self.text())
-        return "" if found is None or found[1] == "auto" else found[1]
+        match = _METRIC.search(self.text())
+        return "" if match is None or match[1] == "auto" else match[1]
 
 
-def _advice(item: Record) -> dict[str, object]:
+def _advice(item: JsonRecord) -> dict[str, object]:
     return {name: item.text(name) for name in ("cause", "finding", "remedy")}
 
 
-def _data(report: Record) -> dict[str, object]:
+def _data(report: JsonRecord) -> dict[str, object]:
     """Return what the data of a run is, in short."""
     classes = report.value("classes")
     splits = {

@@ -18,11 +18,11 @@ from boxcrew.serve.watch.settings import WatchConfig
 def watch(config: WatchConfig, announce: Callable[[str], object]) -> None:
     """Show the page until Ctrl-C or SIGTERM. `announce` is told its URL as soon as it can be opened."""
     with listen(config.host, config.port) as listener:
-        server = _Server(uvicorn_config(build_app(config)), lambda: announce(url_of(listener)))
+        server = _WatchServer(uvicorn_config(build_app(config)), lambda: announce(url_of(listener)))
         asyncio.run(server.serve(sockets=[listener]))
 
 
-class _Server(uvicorn.Server):
+class _WatchServer(uvicorn.Server):
     """A server whose end by a signal is not a failure."""
 
     def __init__(self, config: uvicorn.Config, on_started: Callable[[], object]) -> None:

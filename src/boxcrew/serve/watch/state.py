@@ -10,7 +10,7 @@ from typing import Literal
 import psutil
 
 from boxcrew.core.lock_owner import LOCK, owner_of
-from boxcrew.serve.watch.reading import Record
+from boxcrew.serve.watch.reading import JsonRecord
 
 StateName = Literal["waiting", "preparing", "running", "stopped", "killed", "failed", "finished", "gone"]
 _ENDED: dict[str, StateName] = {"finished": "finished", "interrupted": "stopped", "failed": "failed"}
@@ -29,13 +29,13 @@ class Lock:
     def on(cls, folder: Path) -> Lock:
         path = folder / LOCK
         try:
-            found = path.lstat()
-            if not stat.S_ISREG(found.st_mode):
+            facts = path.lstat()
+            if not stat.S_ISREG(facts.st_mode):
                 return cls()
             owner = owner_of(folder)
             if owner is None:
                 return cls()
-            return cls(is_held=not owner.is_dead(), host=str(owner.host), seconds=found.st_mtime)
+            return cls(is_held=not owner.is_dead(), host=str(owner.host), seconds=facts.st_mtime)
         except (OSError, ValueError, TypeError, OverflowError, psutil.Error):  # damaged, or not ours to ask
             return cls()
 
@@ -48,7 +48,7 @@ class State:
     reason: str | None = None
 
 
-def state_of(status: Record, summary: Record, lock: Lock, *, status_seconds: float | None) -> State:
+def state_of(status: JsonRecord, summary: JsonRecord, lock: Lock, *, status_seconds: float | None) -> State:
     """Return the state of a run without stages, or of a stage.
 
     `status_seconds` is when the status was written, since the epoch; None if it was not. A process that has

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock as ThreadLock
 
-from boxcrew.serve.watch.folders import Found, find_runs
+from boxcrew.serve.watch.folders import RunEntry, find_runs
 from boxcrew.serve.watch.reading import is_file
 from boxcrew.serve.watch.run import WatchedRun
 from boxcrew.serve.watch.state import Lock, StateName
@@ -33,15 +33,15 @@ class Watcher:
             now = time.monotonic()
             if now - self._scanned_at >= _SCAN_SECONDS:
                 self._scanned_at = now
-                found = find_runs(self._roots)
-                self._runs = {entry.key: self._kept(entry) for entry in found}
+                entries = find_runs(self._roots)
+                self._runs = {entry.key: self._kept(entry) for entry in entries}
             return self._runs
 
-    def _kept(self, found: Found) -> WatchedRun:
-        run = self._runs.get(found.key)
-        if run is None or (run.found.folder, run.found.kind) != (found.folder, found.kind):
-            return WatchedRun(found)
-        run.found = found  # a stage may have begun
+    def _kept(self, entry: RunEntry) -> WatchedRun:
+        run = self._runs.get(entry.key)
+        if run is None or (run.entry.folder, run.entry.kind) != (entry.folder, entry.kind):
+            return WatchedRun(entry)
+        run.entry = entry  # a stage may have begun
         return run
 
     def overviews(self) -> list[Tree]:
@@ -49,7 +49,7 @@ class Watcher:
         runs = self.runs()
         lines = {key: run.overview(self._lock(run, runs)) for key, run in runs.items()}
         for key, run in reversed(runs.items()):  # parts before the wholes
-            if run.found.kind in _WHOLES:
+            if run.entry.kind in _WHOLES:
                 parts = [line for line in lines.values() if line["parent"] == key]
                 lines[key] |= _sum_up(run, lines[key], parts)
         return list(lines.values())
@@ -61,14 +61,14 @@ class Watcher:
         if run is None:
             return None
         details = run.details(self._lock(run, runs))
-        if run.found.kind not in _WHOLES:
+        if run.entry.kind not in _WHOLES:
             return details
         return details | next((line for line in self.overviews() if line["key"] == key), {})
 
     def _lock(self, run: WatchedRun, runs: dict[str, WatchedRun]) -> Lock:
         """Return the lock on a run; a stage is locked by the run that it is a part of."""
-        parent = runs.get(run.found.parent or "") if run.found.kind == "stage" else None
-        return Lock.on((parent or run).found.folder)
+        parent = runs.get(run.entry.parent or "") if run.entry.kind == "stage" else None
+        return Lock.on((parent or run).entry.folder)
 
 
 def _sum_up(run: WatchedRun, line: Tree, parts: Sequence[Tree]) -> Tree:
@@ -80,7 +80,7 @@ def _sum_up(run: WatchedRun, line: Tree, parts: Sequence[Tree]) -> Tree:
     summed_up: Tree = {"parts": len(parts), "parts_finished": num_finished}
     if line["state"] in {"finished", "gone"}:
         return summed_up
-    if run.found.kind == "comparison" and is_file(run.found.folder / "compare.json"):
+    if run.entry.kind == "comparison" and is_file(run.entry.folder / "compare.json"):
         return {**summed_up, "state": "finished", "reason": None}
     name: StateName = "killed"
     if current is not None or line["state"] == "preparing":
@@ -89,7 +89,7 @@ def _sum_up(run: WatchedRun, line: Tree, parts: Sequence[Tree]) -> Tree:
         return summed_up
     elif ended:
         return {**summed_up, "state": ended[-1]["state"], "reason": ended[-1]["reason"]}
-    elif run.found.kind == "comparison" and num_finished == len(parts):
+    elif run.entry.kind == "comparison" and num_finished == len(parts):
         name = "finished"
     shown = {} if current is None else {key: current[key] for key in ("step", "epoch", "host")}
     return {**summed_up, **shown, "state": name, "part": None if current is None else current["name"]}

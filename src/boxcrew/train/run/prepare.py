@@ -17,6 +17,7 @@ from boxcrew.hardware.machine import Host
 from boxcrew.hardware.probe import probe_machine
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.base import Task
+from boxcrew.tasks.data import TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.from_settings import require_replicas, resumed_plan
@@ -53,11 +54,7 @@ def prepare(
     machine = probe_machine()
     screen.info(f"boxcrew {VERSION}, torch {torch.__version__}, Python {platform.python_version()}")
     screen.info(f"machine: {machine.headline()}")
-    config, task_data, task = open_task(config, screen)
-    task_data.require_solvable(folder)
-    screen.info(task_data.describe(task))
-    if (reason := task_data.unmeasured(config.metric)) is not None:
-        screen.warn(f"{reason}: {config.metric} cannot be measured; the last weights are used as the best")
+    config, task_data, task = _open_task(config, folder, screen)
     hosts = group.hosts or (Host(name="", machine=machine, ranks=(0,)),)
     planner, plan = plan_before_trial(config, machine, task_data, task, hosts=hosts)
     require_replicas(plan, group.num_replicas)
@@ -110,6 +107,16 @@ def _resumed(config: RunConfig, folder: Path, screen: Screen) -> tuple[Resumed |
     warn_of_damage(folder, screen.warn)
     refuse_finished(resumed, config)
     return resumed, config, changes
+
+
+def _open_task(config: RunConfig, folder: Path, screen: Screen) -> tuple[RunConfig, TaskData, Task]:
+    """Return the complete settings with the data and the task that they describe, and tell what they are."""
+    config, task_data, task = open_task(config, screen)
+    task_data.require_solvable(folder)
+    screen.info(task_data.describe(task))
+    if (reason := task_data.unmeasured(config.metric)) is not None:
+        screen.warn(f"{reason}: {config.metric} cannot be measured; the last weights are used as the best")
+    return config, task_data, task
 
 
 def _initialize(config: RunConfig, task: Task, resumed: Resumed | None, screen: Screen) -> Mapping[str, Any]:

@@ -88,5 +88,5 @@ def _data_config(config: ValConfig, own: DataConfig | None) -> DataConfig:
         return DataConfig(path=config.data, format=config.format, val=config.split, **options)
     if own is None:
         raise DataError(f"run={config.run}: a weight file has no data of its own", advice="give data=…")
-    given = {name: value for name, value in options.items() if name in config.model_fields_set}
-    return own.model_copy(update={"val": config.split, "strict": False, **given})
+    chosen = {name: value for name, value in options.items() if name in config.model_fields_set}
+    return own.model_copy(update={"val": config.split, "strict": False, **chosen})

@@ -55,7 +55,7 @@ def test_two_of_a_class_never_overlap() -> None:
 
 def test_scenes_vary() -> None:
     drawn = scenes(150)
-    assert {scene.setting.kind for scene in drawn} == {"shelf", "table", "rail", "flat"}
+    assert {scene.backdrop.kind for scene in drawn} == {"shelf", "table", "rail", "flat"}
     counts = np.array([len(scene.target) for scene in drawn])
     assert counts.min() <= 2
     assert counts.max() >= 9

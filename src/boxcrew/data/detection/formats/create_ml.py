@@ -85,12 +85,12 @@ def _parse(
 
 def _object(at: str, item: object, file: str, collector: Collector) -> NamedObject | None:
     fields = item if isinstance(item, dict) else {}
-    name, given = str(fields.get("label") or "").strip(), fields.get("coordinates")
-    sides = given if isinstance(given, dict) else {}
+    name, coordinates = str(fields.get("label") or "").strip(), fields.get("coordinates")
+    sides = coordinates if isinstance(coordinates, dict) else {}
     numbers = numbers_of([sides.get(side) for side in ("x", "y", "width", "height")], 4)
     if numbers is None:
-        message = f"coordinates are not x, y, width and height: {str(given)[:80]}"
-        collector.leave_out("box-malformed", file, message, at=at, value=str(given)[:80])
+        message = f"coordinates are not x, y, width and height: {str(coordinates)[:80]}"
+        collector.leave_out("box-malformed", file, message, at=at, value=str(coordinates)[:80])
         return None
     if not name:
         collector.leave_out("unknown-class", file, "has no label", at=at)

@@ -168,10 +168,10 @@ def _items(content: object) -> list[Any] | None:
 
 def _categories(content: Mapping[str, Any]) -> dict[int, str]:
     """Return the names of categories by their ids. Those that are in no known form are not there."""
-    given = content.get("categories")
-    pairs = list(given.items()) if isinstance(given, dict) else []
-    if isinstance(given, list):
-        pairs = [(item.get("id"), item.get("name")) for item in given if isinstance(item, dict)]
+    categories = content.get("categories")
+    pairs = list(categories.items()) if isinstance(categories, dict) else []
+    if isinstance(categories, list):
+        pairs = [(item.get("id"), item.get("name")) for item in categories if isinstance(item, dict)]
     return {int(key): str(name).strip() for key, name in pairs if str(key).isdecimal() and name}
 
 
@@ -179,12 +179,12 @@ def _object(
     number: int, item: object, categories: Mapping[int, str], file: str, collector: Collector
 ) -> NamedObject | None:
     fields = item if isinstance(item, dict) else {}
-    given = fields.get("box", fields.get("bbox"))
-    sides, at = numbers_of(given, 4), f"object {number + 1}"
+    numbers = fields.get("box", fields.get("bbox"))
+    sides, at = numbers_of(numbers, 4), f"object {number + 1}"
     label = next((fields[key] for key in _CLASS_KEYS if fields.get(key) is not None), None)
     if sides is None:
-        message = f"box is not four numbers: {str(given)[:80]}"
-        collector.leave_out("box-malformed", file, message, at=at, value=str(given)[:80])
+        message = f"box is not four numbers: {str(numbers)[:80]}"
+        collector.leave_out("box-malformed", file, message, at=at, value=str(numbers)[:80])
         return None
     name = _class_name(label, categories)
     if name is None:
@@ -206,8 +206,8 @@ def _class_name(label: object, categories: Mapping[int, str]) -> str | None:
 
 def _size(content: Mapping[str, Any]) -> tuple[int, int] | None:
     image = content.get("image")
-    given = image if isinstance(image, dict) else content
-    width, height = given.get("width"), given.get("height")
+    sizes = image if isinstance(image, dict) else content
+    width, height = sizes.get("width"), sizes.get("height")
     return (width, height) if isinstance(width, int) and isinstance(height, int) else None
 
 

@@ -19,7 +19,7 @@ from boxcrew.data.embedded.shelf.products_audio import AUDIO
 from boxcrew.data.embedded.shelf.products_desk import BOOKS, COMPUTER
 from boxcrew.data.embedded.shelf.products_small import PHONE, SHOES, WATCH
 from boxcrew.data.embedded.shelf.products_wear import CLOTHES, PANTS
-from boxcrew.data.embedded.shelf.surfaces import Row, Setting, choose_setting
+from boxcrew.data.embedded.shelf.surfaces import Backdrop, GoodsRow, choose_backdrop
 
 PRODUCTS: Mapping[str, tuple[Design, ...]] = {
     "clothes": CLOTHES, "pants": PANTS, "shoes": SHOES, "watch": WATCH,
@@ -66,7 +66,7 @@ class Item:
 class ShelfScene:
     """A scene that is laid out but not painted."""
 
-    setting: Setting
+    backdrop: Backdrop
     items: Sequence[Item]  # back to front
     owner: npt.NDArray[np.uint8]  # (size, size): 1 + index of the item visible in a pixel, 0 for none
     target: Target  # boxes of the visible parts of the products
@@ -78,7 +78,7 @@ class _ItemPlan:
 
     design: Design
     label: int
-    row: Row
+    row: GoodsRow
     nearness: float  # 0 far, 1 near
     length: float  # of the longer side, in pixels
 
@@ -191,17 +191,19 @@ def _place(rng: np.random.Generator, plan: _ItemPlan, canvas: _Canvas) -> None:
             return
 
 
-def _choose(rng: np.random.Generator, designs: Sequence[Design], setting: Setting) -> tuple[Design, Row]:
-    """Choose a design that can be displayed in this setting, and its row."""
-    stances = {row.stance for row in setting.rows}
+def _choose(
+    rng: np.random.Generator, designs: Sequence[Design], backdrop: Backdrop
+) -> tuple[Design, GoodsRow]:
+    """Choose a design that can be displayed in this backdrop, and its row."""
+    stances = {row.stance for row in backdrop.rows}
     possible = [design for design in designs if stances.intersection(design.stances)]
     first, second = rng.random(2).tolist()
     design = possible[int(first * len(possible))]
-    rows = [row for row in setting.rows if row.stance in design.stances]
+    rows = [row for row in backdrop.rows if row.stance in design.stances]
     return design, rows[int(second * len(rows))]
 
 
-def _plan_items(rng: np.random.Generator, setting: Setting, size: int) -> list[_ItemPlan]:
+def _plan_items(rng: np.random.Generator, backdrop: Backdrop, size: int) -> list[_ItemPlan]:
     """Choose the items of a scene, far ones first, so that near ones are drawn over them."""
     many, zooming, clutter = rng.random(3).tolist()
     num_products = 1 + int(many**0.85 * MAX_NUM_PRODUCTS)
@@ -211,7 +213,7 @@ def _plan_items(rng: np.random.Generator, setting: Setting, size: int) -> list[_
     plans = []
     for label in labels:
         designs = DISTRACTORS if label == NO_LABEL else PRODUCTS[CLASSES[label]]
-        design, row = _choose(rng, designs, setting)
+        design, row = _choose(rng, designs, backdrop)
         nearness, far, jitter = rng.random(3).tolist()
         near_zoom = zoom * (row.depth + (1 - row.depth) * nearness)
         usual = size / 2 * design.size * near_zoom * (0.75 + 0.55 * jitter)
@@ -223,10 +225,10 @@ def _plan_items(rng: np.random.Generator, setting: Setting, size: int) -> list[_
 def lay_out(rng: np.random.Generator, size: int) -> ShelfScene:
     """Lay out a scene with at least one product. Items that would hide others too much are left out."""
     while True:
-        setting = choose_setting(rng)
+        backdrop = choose_backdrop(rng)
         canvas = _Canvas(size)
-        for plan in _plan_items(rng, setting, size):
+        for plan in _plan_items(rng, backdrop, size):
             _place(rng, plan, canvas)
         target = canvas.target()
         if len(target):
-            return ShelfScene(setting=setting, items=canvas.items, owner=canvas.owner, target=target)
+            return ShelfScene(backdrop=backdrop, items=canvas.items, owner=canvas.owner, target=target)

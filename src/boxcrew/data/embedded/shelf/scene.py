@@ -40,7 +40,7 @@ def draw_scene(*, seed: int, split: str, index: int, size: int = 320) -> tuple[I
     """Return the image (size, size, 3) and its boxes, which are those of `make_scene`."""
     scene = make_scene(seed=seed, split=split, index=index, size=size)
     rng = np.random.default_rng([seed, SPLIT_NUMBERS[split], index, _PAINT])
-    image = paint_surfaces(scene.setting, size, rng)
+    image = paint_surfaces(scene.backdrop, size, rng)
     side, up, dark, soft = rng.random(4).tolist()
     light = Light(x=2 * side - 1, y=-0.4 - 0.6 * up, shadow=0.25 + 0.3 * dark, soft=0.05 + 0.07 * soft)
     for item in scene.items:

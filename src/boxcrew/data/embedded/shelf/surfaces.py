@@ -1,4 +1,4 @@
-"""The setting of a scene: its furniture as numbers, and furniture and walls painted with a few textures."""
+"""The backdrop of a scene: its furniture as numbers, and furniture and walls painted with a few textures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from boxcrew.data.embedded.shelf.design import Stance
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class GoodsRow:
     """A row of items. Numbers are fractions of the image's side."""
 
     stance: Stance
@@ -27,42 +27,44 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class Backdrop:
     kind: Literal["shelf", "table", "rail", "flat"]
     lines: tuple[float, ...]  # y of the boards' tops, the table's back edge, or the floor and the rail
-    rows: tuple[Row, ...]
+    rows: tuple[GoodsRow, ...]
 
 
-def _shelf(rng: np.random.Generator) -> Setting:
+def _shelf(rng: np.random.Generator) -> Backdrop:
     num_boards = 2 + int(rng.random() < 0.5)
     lowest = 0.9 + 0.07 * rng.random()
     gap = (lowest - 0.02) / num_boards * (0.92 + 0.08 * rng.random())
     boards = tuple(lowest - gap * k for k in range(num_boards))
-    stand = [Row(stance="stand", near=y + 0.012, far=y, room=gap * 0.86) for y in boards]
-    hang = [Row(stance="hang", near=y - gap + 0.06, far=y - gap + 0.045, room=gap * 0.84) for y in boards]
-    return Setting(kind="shelf", lines=boards, rows=(*stand, *hang))
+    stand = [GoodsRow(stance="stand", near=y + 0.012, far=y, room=gap * 0.86) for y in boards]
+    hang = [
+        GoodsRow(stance="hang", near=y - gap + 0.06, far=y - gap + 0.045, room=gap * 0.84) for y in boards
+    ]
+    return Backdrop(kind="shelf", lines=boards, rows=(*stand, *hang))
 
 
-def _table(rng: np.random.Generator) -> Setting:
+def _table(rng: np.random.Generator) -> Backdrop:
     edge = 0.4 + 0.22 * rng.random()
-    stand = Row(stance="stand", near=0.97, far=edge + 0.03, room=0.5, depth=0.6)
-    hang = Row(stance="hang", near=0.1, far=0.02, room=0.5)
-    return Setting(kind="table", lines=(edge,), rows=(stand, hang))
+    stand = GoodsRow(stance="stand", near=0.97, far=edge + 0.03, room=0.5, depth=0.6)
+    hang = GoodsRow(stance="hang", near=0.1, far=0.02, room=0.5)
+    return Backdrop(kind="table", lines=(edge,), rows=(stand, hang))
 
 
-def _rail(rng: np.random.Generator) -> Setting:
+def _rail(rng: np.random.Generator) -> Backdrop:
     floor, rail = 0.66 + 0.12 * rng.random(), 0.04 + 0.06 * rng.random()
-    stand = Row(stance="stand", near=0.97, far=floor + 0.02, room=0.5, depth=0.75)
-    hang = Row(stance="hang", near=rail, far=rail, room=0.5)
-    return Setting(kind="rail", lines=(floor, rail), rows=(stand, hang))
+    stand = GoodsRow(stance="stand", near=0.97, far=floor + 0.02, room=0.5, depth=0.75)
+    hang = GoodsRow(stance="hang", near=rail, far=rail, room=0.5)
+    return Backdrop(kind="rail", lines=(floor, rail), rows=(stand, hang))
 
 
-def choose_setting(rng: np.random.Generator) -> Setting:
+def choose_backdrop(rng: np.random.Generator) -> Backdrop:
     drawn = rng.random()
     for limit, maker in ((0.35, _shelf), (0.65, _table), (0.8, _rail)):
         if drawn < limit:
             return maker(rng)
-    return Setting(kind="flat", lines=(), rows=(Row(stance="flat", near=0.92, far=0.08, room=0.5),))
+    return Backdrop(kind="flat", lines=(), rows=(GoodsRow(stance="flat", near=0.92, far=0.08, room=0.5),))
 
 
 Texture = npt.NDArray[np.uint8]
@@ -172,12 +174,12 @@ def _paint_top(area: Image, rng: np.random.Generator) -> None:
         _tint("plaster", area, rng, _wall_colour(rng), 0.07)
 
 
-def _paint_shelf(image: Image, setting: Setting, rng: np.random.Generator) -> None:
+def _paint_shelf(image: Image, backdrop: Backdrop, rng: np.random.Generator) -> None:
     size = len(image)
     _paint_wall(image, rng)
     colour = _wood_colour(rng) if rng.random() < 0.7 else _wall_colour(rng)
     thick = round(size * (0.022 + 0.014 * rng.random()))
-    for line in setting.lines:
+    for line in backdrop.lines:
         y = round(line * size)
         bottom = y + thick + 4
         _tint("wood", image[y:bottom], rng, colour, 0.16)
@@ -191,9 +193,9 @@ def _paint_shelf(image: Image, setting: Setting, rng: np.random.Generator) -> No
             _tint("wood", post, rng, darker(colour, 0.12), 0.12)
 
 
-def _paint_table(image: Image, setting: Setting, rng: np.random.Generator) -> None:
+def _paint_table(image: Image, backdrop: Backdrop, rng: np.random.Generator) -> None:
     size = len(image)
-    edge = round(setting.lines[0] * size)
+    edge = round(backdrop.lines[0] * size)
     _paint_wall(image[:edge], rng)
     _paint_top(image[edge:], rng)
     shade_rows(image[edge - size // 14 : edge], 1.0, 0.8)
@@ -201,21 +203,23 @@ def _paint_table(image: Image, setting: Setting, rng: np.random.Generator) -> No
     image[edge : edge + 2] = cv2.convertScaleAbs(image[edge : edge + 2], alpha=1.15)
 
 
-def _paint_rail(image: Image, setting: Setting, rng: np.random.Generator) -> None:
-    _paint_table(image, setting, rng)
-    y, size = round(setting.lines[1] * len(image)), len(image)
+def _paint_rail(image: Image, backdrop: Backdrop, rng: np.random.Generator) -> None:
+    _paint_table(image, backdrop, rng)
+    y, size = round(backdrop.lines[1] * len(image)), len(image)
     metal = (70.0, 70.0, 76.0) if rng.random() < 0.5 else (196.0, 190.0, 182.0)
     for x in (round(0.03 * size), round(0.97 * size)):
-        cv2.line(image, (x, y), (x, round((setting.lines[0] + 0.04) * size)), metal, 4, cv2.LINE_AA)
+        cv2.line(image, (x, y), (x, round((backdrop.lines[0] + 0.04) * size)), metal, 4, cv2.LINE_AA)
     cv2.line(image, (0, y), (size, y), metal, 5, cv2.LINE_AA)
     cv2.line(image, (0, y - 1), (size, y - 1), tuple(min(255.0, channel + 50) for channel in metal), 1)
 
 
-def paint_surfaces(setting: Setting, size: int, rng: np.random.Generator) -> Image:
-    """Paint the setting without items."""
+def paint_surfaces(backdrop: Backdrop, size: int, rng: np.random.Generator) -> Image:
+    """Paint the backdrop without items."""
     image = np.zeros((size, size, 3), dtype=np.uint8)
-    if setting.kind == "flat":
+    if backdrop.kind == "flat":
         _paint_top(image, rng)
     else:
-        {"shelf": _paint_shelf, "table": _paint_table, "rail": _paint_rail}[setting.kind](image, setting, rng)
+        {"shelf": _paint_shelf, "table": _paint_table, "rail": _paint_rail}[backdrop.kind](
+            image, backdrop, rng
+        )
     return image
