@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from boxcrew.core.errors import ModelError
-from boxcrew.runtime import protobuf
+from boxcrew.core.protobuf import field_bytes, fields
+from boxcrew.runtime import onnx_fields
 from boxcrew.runtime.model_file import MODEL, is_model_file, read_model, with_description, write_model
 from boxcrew.runtime.model_info import ModelInfo
 
@@ -23,19 +24,19 @@ INFO = ModelInfo(
 )
 
 
-def tensor(*fields: bytes) -> bytes:
-    return protobuf.field_bytes(5, b"".join(fields))  # an initializer of a graph
+def tensor(*members: bytes) -> bytes:
+    return field_bytes(5, b"".join(members))  # an initializer of a graph
 
 
 def model(*initializers: bytes) -> bytes:
     version = bytes([1 << 3, 10])  # ir_version
-    return version + protobuf.field_bytes(protobuf.GRAPH, b"".join(initializers))
+    return version + field_bytes(onnx_fields.GRAPH, b"".join(initializers))
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     file = tmp_path / "model.onnx"
-    content = model(tensor(protobuf.field_bytes(9, bytes(range(256)) * 8)))
+    content = model(tensor(field_bytes(9, bytes(range(256)) * 8)))
     write_model(file, {MODEL: content}, INFO)
     return file
 
@@ -49,8 +50,8 @@ def test_a_file_is_read_as_it_was_written(path: Path) -> None:
 
 
 def test_the_description_is_in_the_metadata_that_other_programs_read(path: Path) -> None:
-    fields = protobuf.fields(memoryview(path.read_bytes()))
-    entries = dict(protobuf.read_entry(value) for number, value in fields if number == protobuf.METADATA)
+    parts = fields(memoryview(path.read_bytes()))
+    entries = dict(onnx_fields.read_entry(value) for number, value in parts if number == onnx_fields.METADATA)
     assert list(entries) == ["boxcrew", "boxcrew_sha256"]
     assert ModelInfo.of(json.loads(entries["boxcrew"])) == INFO
 
@@ -92,7 +93,7 @@ def test_a_file_that_is_cut_anywhere_is_refused(path: Path) -> None:
 
 
 def test_more_at_the_end_is_refused(path: Path) -> None:
-    path.write_bytes(path.read_bytes() + protobuf.metadata_entry("author", "somebody"))
+    path.write_bytes(path.read_bytes() + onnx_fields.metadata_entry("author", "somebody"))
     with pytest.raises(ModelError, match="not a file that boxcrew has exported"):
         read_model(path)
 
@@ -112,17 +113,17 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_tensors_in_other_files_are_refused(tmp_path: Path) -> None:
-    location = protobuf.field_bytes(1, b"location") + protobuf.field_bytes(2, b"../../secret")
+    location = field_bytes(1, b"location") + field_bytes(2, b"../../secret")
     file = tmp_path / "split.onnx"
-    file.write_bytes(with_description(model(tensor(protobuf.field_bytes(13, location))), INFO))
+    file.write_bytes(with_description(model(tensor(field_bytes(13, location))), INFO))
     with pytest.raises(ModelError, match="keeps tensors in other files"):
         read_model(file)
 
 
 def test_a_description_of_another_version_is_refused_by_name(tmp_path: Path) -> None:
-    body = model() + protobuf.metadata_entry("boxcrew", '{"predicts": "smells"}')
+    body = model() + onnx_fields.metadata_entry("boxcrew", '{"predicts": "smells"}')
     digest = hashlib.sha256(body).hexdigest()
     file = tmp_path / "newer.onnx"
-    file.write_bytes(body + protobuf.metadata_entry("boxcrew_sha256", digest))
+    file.write_bytes(body + onnx_fields.metadata_entry("boxcrew_sha256", digest))
     with pytest.raises(ModelError, match="its description is not understood"):
         read_model(file)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from boxcrew.core.errors import ModelError
+from boxcrew.core.protobuf import NotProtobufError, as_bytes, as_integer, fields
 
 SUFFIX = ".pdiparams"
 
@@ -24,7 +25,6 @@ _DTYPES = {2: torch.int32, 3: torch.int64, 4: torch.float16, 5: torch.float32, 6
 """VarType.Type of elements."""
 
 _LOD_TENSOR = 7  # VarType.Type of variables that are tensors; others feed and fetch
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types of protocol buffers
 
 
 class _DamagedError(ValueError):
@@ -49,11 +49,11 @@ def read_paddle(path: Path) -> dict[str, Tensor]:
         )
     try:
         wanted = _parameters(program.read_bytes())
-    except _DamagedError as error:
+    except (_DamagedError, NotProtobufError) as error:
         raise ModelError(f"{program}: not a PaddlePaddle model, or damaged: {error}") from None
     try:
         return _tensors(path.read_bytes(), wanted)
-    except _DamagedError as error:
+    except (_DamagedError, NotProtobufError) as error:
         raise ModelError(f"{path}: not the parameters of {program.name}, or damaged: {error}") from None
 
 
@@ -77,7 +77,7 @@ def _record(content: bytes, place: int, name: str, wanted: _Description) -> tupl
     except struct.error:
         raise _DamagedError(f"it ends before {name}") from None
     begin = place + header.size + length
-    if any(zeros) or _description(content[place + header.size : begin]) != wanted:
+    if any(zeros) or _description(memoryview(content)[place + header.size : begin]) != wanted:
         raise _DamagedError(f"the record of {name} has another type or shape, or begins elsewhere")
     end = begin + math.prod(wanted.shape) * wanted.dtype.itemsize
     if end > len(content):
@@ -89,81 +89,29 @@ def _record(content: bytes, place: int, name: str, wanted: _Description) -> tupl
 def _parameters(content: bytes) -> dict[str, _Description]:
     """Return the tensors that the model keeps (VarDesc: persistable), by name."""
     parameters: dict[str, _Description] = {}
-    for block in _messages(content, 1):
+    for block in _messages(memoryview(content), 1):
         for variable in _messages(block, 3):
-            fields = dict(_fields(variable))
-            kind = dict(_fields(_bytes_of(fields, 2)))
-            if fields.get(3) != 1 or kind.get(1) != _LOD_TENSOR:
+            parts = dict(fields(variable))
+            kind = dict(fields(as_bytes(parts.get(2))))
+            if parts.get(3) != 1 or kind.get(1) != _LOD_TENSOR:
                 continue
-            tensor = dict(_fields(_bytes_of(kind, 3)))
-            name = _bytes_of(fields, 1).decode(errors="replace")
-            parameters[name] = _description(_bytes_of(tensor, 1))
+            tensor = dict(fields(as_bytes(kind.get(3))))
+            name = bytes(as_bytes(parts.get(1))).decode(errors="replace")
+            parameters[name] = _description(as_bytes(tensor.get(1)))
     if not parameters:
         raise _DamagedError("it has no parameters")
     return parameters
 
 
-def _description(message: bytes) -> _Description:
-    fields = list(_fields(message))
-    dtype = _DTYPES.get(_integer(dict(fields).get(1)))
-    shape = tuple(_integer(value) for number, value in fields if number == 2)
+def _description(message: memoryview) -> _Description:
+    parts = list(fields(message))
+    dtype = _DTYPES.get(as_integer(dict(parts).get(1)))
+    shape = tuple(as_integer(value) for number, value in parts if number == 2)
     if dtype is None or not all(0 < side < 1 << 31 for side in shape):
         raise _DamagedError("a tensor of an unknown type or shape")
     return _Description(dtype, shape)
 
 
-def _messages(message: bytes, number: int) -> Iterator[bytes]:
+def _messages(message: memoryview, number: int) -> Iterator[memoryview]:
     """Yield the contents of the fields of that number."""
-    for field, value in _fields(message):
-        if field == number:
-            if not isinstance(value, bytes):
-                raise _DamagedError(f"field {number} is not a message")
-            yield value
-
-
-def _bytes_of(fields: dict[int, int | bytes], number: int) -> bytes:
-    value = fields.get(number)
-    if not isinstance(value, bytes):
-        raise _DamagedError(f"field {number} is missing")
-    return value
-
-
-def _integer(value: int | bytes | None) -> int:
-    if not isinstance(value, int):
-        raise _DamagedError("a number is missing")
-    return value
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of each field of a protocol buffer: integers, or bytes for everything else."""
-    place = 0
-    while place < len(message):
-        key, place = _varint(message, place)
-        number, wire = key >> 3, key & 7
-        if wire == _VARINT:
-            value, place = _varint(message, place)
-            yield number, value
-            continue
-        if wire == _BYTES:
-            length, place = _varint(message, place)
-        elif wire in {_FIXED32, _FIXED64}:
-            length = 4 if wire == _FIXED32 else 8
-        else:
-            raise _DamagedError(f"a field of the unknown type {wire}")
-        if place + length > len(message):
-            raise _DamagedError("it ends within a field")
-        yield number, message[place : place + length]
-        place += length
-
-
-def _varint(message: bytes, place: int) -> tuple[int, int]:
-    """Return the integer that begins at `place`, 7 bits a byte, and the place after it."""
-    value = 0
-    for shift in range(0, 70, 7):
-        if place >= len(message):
-            raise _DamagedError("it ends within a number")
-        byte = message[place]
-        value, place = value | (byte & 0x7F) << shift, place + 1
-        if byte < 0x80:
-            return value, place
-    raise _DamagedError("a number of more than 64 bits")
+    return (as_bytes(value) for field, value in fields(message) if field == number)

@@ -16,14 +16,15 @@ from typing import Any
 
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.files import write_atomically, write_json
-from boxcrew.runtime import protobuf
+from boxcrew.core.protobuf import NotProtobufError, fields
+from boxcrew.runtime import onnx_fields
 from boxcrew.runtime.model_info import ModelInfo
 
 ONNX, MODEL, DESCRIPTION = ".onnx", "model.onnx", "boxcrew.json"
 INFO, DIGEST = "boxcrew", "boxcrew_sha256"  # keys of the metadata of an ONNX file
 
 _HEX = 64  # letters of a digest
-_END = len(protobuf.metadata_entry(DIGEST, "0" * _HEX))  # bytes of the entry with the digest, the last one
+_END = len(onnx_fields.metadata_entry(DIGEST, "0" * _HEX))  # bytes of the entry with the digest, the last one
 _ADVICE = "boxcrew export run=DIR writes one"
 
 
@@ -48,8 +49,8 @@ def is_model_file(path: Path) -> bool:
 
 def with_description(model: bytes, info: ModelInfo) -> bytes:
     """Return an ONNX model with its description and its digest."""
-    body = model + protobuf.metadata_entry(INFO, json.dumps(info.tree()))
-    return body + protobuf.metadata_entry(DIGEST, hashlib.sha256(body).hexdigest())
+    body = model + onnx_fields.metadata_entry(INFO, json.dumps(info.tree()))
+    return body + onnx_fields.metadata_entry(DIGEST, hashlib.sha256(body).hexdigest())
 
 
 def write_model(path: Path, files: Mapping[str, bytes], info: ModelInfo) -> None:
@@ -76,11 +77,13 @@ def _read_onnx(path: Path) -> ModelFile:
     content = _read(path)
     _require_digest(path, content)
     try:
-        parts = list(protobuf.fields(memoryview(content)))
-        entries = dict(protobuf.read_entry(value) for number, value in parts if number == protobuf.METADATA)
-        is_split = protobuf.has_external_data(memoryview(content))
-    except protobuf.NotProtobufError as error:
-        raise ModelError(f"{path}: not an ONNX file: {error.message}") from None
+        parts = list(fields(memoryview(content)))
+        entries = dict(
+            onnx_fields.read_entry(value) for number, value in parts if number == onnx_fields.METADATA
+        )
+        is_split = onnx_fields.has_external_data(memoryview(content))
+    except NotProtobufError as error:
+        raise ModelError(f"{path}: not an ONNX file: {error}") from None
     if is_split:
         raise ModelError(f"{path}: keeps tensors in other files, which boxcrew never writes or reads")
     try:
@@ -93,11 +96,11 @@ def _read_onnx(path: Path) -> ModelFile:
 def _require_digest(path: Path, content: bytes) -> None:
     """Compare the digest of the content with that at its end."""
     try:
-        ((number, value),) = protobuf.fields(memoryview(content[-_END:]))
-        key, stored = protobuf.read_entry(value)
-    except (protobuf.NotProtobufError, ValueError):
+        ((number, value),) = fields(memoryview(content[-_END:]))
+        key, stored = onnx_fields.read_entry(value)
+    except ValueError:  # no protocol buffer, or several fields
         number, key, stored = 0, "", ""
-    if number != protobuf.METADATA or key != DIGEST:
+    if number != onnx_fields.METADATA or key != DIGEST:
         message = f"{path}: not a file that boxcrew has exported, or its end is missing"
         raise ModelError(message, advice=_ADVICE)
     if hashlib.sha256(memoryview(content)[:-_END]).hexdigest() != stored:
