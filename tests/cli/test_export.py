@@ -54,6 +54,36 @@ def test_a_run_is_exported_then_used(
     assert "model.onnx: exists already" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("engine", ["torch", "onnxruntime", "openvino", "auto"])
+def test_what_computes_is_said(
+    engine: str,
+    run: Run,
+    tiny_run: Path,
+    exported_run: Path,
+    tiny_set: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("boxcrew.runtime.exported._MEASURED", 0.02)
+    words: tuple[str, ...] = (f"run={tiny_run}",)
+    if engine != "torch":
+        words = (f"run={exported_run / 'model.onnx'}", f"engine={engine}")
+    photo = next((tiny_set / "JPEGImages").iterdir())
+    for command in (
+        ("val", *words, f"data={tiny_set}"),
+        ("predict", *words, f"source={photo}", f"out={tmp_path}"),
+    ):
+        assert run(*command, "--json") == 0
+        out, err = capsys.readouterr()
+        document = json.loads(out)
+        facts = document["best"]["engine"] if command[0] == "val" else document["engine"]
+        assert facts["name"] == engine or (engine == "auto" and facts["name"] in facts["measured"])
+        assert facts["precision"] == "fp32"
+        assert f"engine: {facts['name']} in fp32 on cpu, {counted(facts['threads'], 'thread')}" in err
+        assert ("fastest in a measurement of two seconds: " in err) is (engine == "auto")
+
+
 def test_a_damaged_file_is_refused_everywhere(
     run: Run, exported_run: Path, tiny_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,6 +26,7 @@ from boxcrew.data.images.reading import read_image
 from boxcrew.data.images.video import VideoFile, open_video
 from boxcrew.report.predictions import ClassResult
 from boxcrew.report.predictions_folder import ClassFile
+from boxcrew.runtime.engine_facts import EngineFacts
 from tests.helpers.made_examples import write_classes
 from tests.helpers.untrained import untrained_run
 
@@ -362,7 +363,12 @@ def test_results_are_written_and_forgotten(tmp_path: Path) -> None:
             most = max(most, len(alive))
 
     num = write_results(
-        results(), tmp_path, lambda: ClassFile(tmp_path), Output(Document(is_wanted=False)), lambda _: None
+        results(),
+        tmp_path,
+        lambda: ClassFile(tmp_path),
+        Output(Document(is_wanted=False)),
+        lambda _: None,
+        EngineFacts(name="torch", precision="fp32", device="cpu", threads=1),
     )
     assert (num, most) == (50, 1)
     assert len(json.loads((tmp_path / "predictions.json").read_text())) == 50

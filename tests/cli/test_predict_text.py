@@ -24,17 +24,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return untrained_run(folder / "run", {"task": task, "data": str(folder / "tea.txt")})
 
 
-def continued(boxcrew: Call, run: Path, *words: str) -> dict[str, str]:
+def continued(boxcrew: Call, run: Path, *words: str) -> dict[str, Any]:
     result = boxcrew("predict", f"run={run}", *words, "--json")
     assert result.code == 0, result.err
-    report: dict[str, str] = json.loads(result.out)
+    report: dict[str, Any] = json.loads(result.out)
     return report
 
 
 def test_a_text_is_continued_by_so_many_characters(boxcrew: Call, run: Path) -> None:
     for num in (1, 30):
         report = continued(boxcrew, run, "text=the cup", f"num={num}")
-        assert report.keys() == {"text", "continued"}
+        assert report.keys() == {"text", "continued", "engine"}
         assert report["text"] == "the cup"
         assert len(report["continued"]) == num
         assert set(report["continued"]) <= set(TEXT)

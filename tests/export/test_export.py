@@ -22,6 +22,7 @@ from boxcrew import Classifier, Detector, Generator, TextModel
 from boxcrew.core.config import Tree
 from boxcrew.core.errors import ExportError, ModelError, UsageError
 from boxcrew.core.types import Detections
+from boxcrew.core.units import counted
 from boxcrew.data.examples.formats.embedded import ProductScenes
 from boxcrew.detectors import DETECTORS, DetectorNet
 from boxcrew.export.int8 import quantized
@@ -429,10 +430,10 @@ def test_openvino_files_take_the_place_of_a_run(tiny_run: Path, tmp_path: Path, 
 
 def test_the_fastest_engine_is_measured(starter_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("boxcrew.runtime.exported._MEASURED", 0.02)
-    note = Detector.load(starter_file, engine="auto").engine_note
-    assert note.startswith("engine: o")
-    assert "onnxruntime" in note
-    assert "openvino" in note
+    facts = Detector.load(starter_file, engine="auto").engine
+    assert facts.measured.keys() == {"onnxruntime", "openvino"}
+    assert facts.name == min(facts.measured, key=lambda name: facts.measured[name])
+    assert f"in fp32 on cpu, {counted(facts.threads, 'thread')}; fastest in" in facts.sentence()
 
 
 def test_an_engine_that_does_not_exist_is_refused(starter_file: Path) -> None:

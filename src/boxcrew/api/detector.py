@@ -17,6 +17,7 @@ from boxcrew.data.images.source_image import DecodedImage, SourceImage
 from boxcrew.data.images.video import VideoFrame, is_video, open_video
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.report.predictions import Result
+from boxcrew.runtime.engine_facts import EngineFacts
 from boxcrew.runtime.exported import Exported, ExportedPredictor, open_exported
 from boxcrew.runtime.model_file import is_model_file
 from boxcrew.runtime.predictor import DetectionPredictor, PreparedImage
@@ -61,9 +62,8 @@ class Detector(Model["Loaded | Exported"]):
         return self.loaded.engine_name if isinstance(self.loaded, Exported) else None
 
     @property
-    def engine_note(self) -> str:
-        """A sentence about how the engine of an exported file was chosen; empty unless `engine="auto"`."""
-        return self.loaded.note if isinstance(self.loaded, Exported) else ""
+    def engine(self) -> EngineFacts:
+        return self.loaded.engine_facts if isinstance(self.loaded, Exported) else self.loaded.engine
 
     @property
     def classes(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from boxcrew.core.config import Tree, put
 from boxcrew.core.errors import UsageError
+from boxcrew.runtime.engine_facts import EngineFacts
 
 if TYPE_CHECKING:
     from boxcrew.tasks.base import PredictionKind
@@ -65,6 +66,11 @@ class Model(Generic[LoadedT]):
     @property
     @abstractmethod
     def network_name(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def engine(self) -> EngineFacts:
+        """The library that computes the network, and the numbers that it really computes with."""
 
     @property
     def _engine(self) -> str | None:
@@ -138,6 +144,10 @@ class TorchModel(Model["Loaded"]):
     @property
     def classes(self) -> tuple[str, ...]:
         return self.loaded.task.network.classes
+
+    @property
+    def engine(self) -> EngineFacts:
+        return self.loaded.engine
 
     @property
     def network_name(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,10 @@ class Output(Screen):
     @property
     def as_json(self) -> bool:
         return self.document.is_wanted
+
+    def note(self, text: str) -> None:
+        """Print a remark, which is no part of what the command gives, on stderr."""
+        print(text, file=sys.stderr)
 
     def result(self, value: Any) -> None:
         """Keep the result of the command, which is printed as JSON at the end if that is wanted."""

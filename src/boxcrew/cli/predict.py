@@ -82,7 +82,7 @@ def _detect(tree: Tree, out: Output) -> None:
     if config.format is not None:
         WRITERS.get(config.format)  # is there one?
     with output_folder(config.out, _DETECTIONS, out.info) as folder:
-        detector = _load(config, out)
+        detector = _load(config)
         results: Iterable[Result]
         if isinstance(images, NamedImage):
             results = [replace(detector.predict(images.image, score=config.score), name=images.name)]
@@ -94,15 +94,13 @@ def _detect(tree: Tree, out: Output) -> None:
             lambda: PredictionFolder(folder, detector.classes, format=config.format),
             out,
             lambda result: out.info(f"{result.title}: {result.summary()}"),
+            detector.engine,
         )
     _require_results(num, config.source, advice=UNDERSTOOD)
 
 
-def _load(config: DetectConfig, out: Output) -> Detector:
-    detector = Detector.load(config.run, config.weights, config.device, config.engine)
-    if detector.engine_note:
-        out.info(detector.engine_note)
-    return detector
+def _load(config: DetectConfig) -> Detector:
+    return Detector.load(config.run, config.weights, config.device, config.engine)
 
 
 def _detect_frames(config: DetectConfig, out: Output) -> None:
@@ -110,7 +108,7 @@ def _detect_frames(config: DetectConfig, out: Output) -> None:
     if config.format is not None:
         raise UsageError(f"format={config.format}: is for photos, not for videos and cameras")
     with output_folder(config.out, _DETECTIONS, out.info) as folder, out.progress(source.name) as progress:
-        detector = _load(config, out)
+        detector = _load(config)
         frames = islice(source.frames(out.warn), config.frames)
         batch = 1 if source.is_live else BATCH  # a frame of a camera should not wait for others
         num = write_results(
@@ -119,6 +117,7 @@ def _detect_frames(config: DetectConfig, out: Output) -> None:
             lambda: PredictionVideo(folder, stem=Path(source.name).stem, rate=source.rate),
             out,
             _show_changes(out) if source.is_live else _show_progress(source, config.frames, progress),
+            detector.engine,
         )
     _require_results(num, config.source)
 
@@ -156,6 +155,7 @@ def _classify(tree: Tree, out: Output) -> None:
             lambda: ClassFile(folder),
             out,
             lambda result: out.info(f"{result.source}: {result.name} {result.probability:.2f}"),
+            classifier.engine,
         )
     _require_results(num, config.source)
 
@@ -187,8 +187,9 @@ def _continue_text(tree: Tree, out: Output) -> None:
     text = config.text if config.source is None else read_utf8(config.source)
     options = config.model_dump(include={"num", "temperature", "seed"})
     more = model.predict(text, warn=out.warn, **options)
+    out.note(model.engine.sentence())
     out.info(f"{text}{more}")
-    out.result({"text": text, "continued": more})
+    out.result({"text": text, "continued": more, "engine": model.engine.tree()})
 
 
 def _generate(tree: Tree, out: Output) -> None:
@@ -196,8 +197,9 @@ def _generate(tree: Tree, out: Output) -> None:
     generator = Generator.load(config.run, config.weights, config.device)
     with output_folder(config.out, Path(generator.loaded.config.folder) / "predict", out.info) as folder:
         generator.predict(config.num, seed=config.seed).save(folder)
+    out.note(generator.engine.sentence())
     out.info(f"results: {folder} (sheet.png, images/)")
-    out.result({"out": str(folder), "num": config.num})
+    out.result({"out": str(folder), "num": config.num, "engine": generator.engine.tree()})
 
 
 _COMMANDS = {"boxes": _detect, "classes": _classify, "text": _continue_text, "images": _generate}

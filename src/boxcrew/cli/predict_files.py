@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 from boxcrew.cli.output import Output
 from boxcrew.core.errors import BoxcrewError, UsageError
 from boxcrew.core.lock_owner import LOCK_FILES
+from boxcrew.runtime.engine_facts import EngineFacts
 from boxcrew.train.run.directory import locked_folder
 
 
@@ -55,16 +56,18 @@ def write_results(
     open_files: Callable[[], Files[_P]],
     out: Output,
     show: Callable[[_P], None],
+    engine: EngineFacts,
 ) -> int:
     """Write each result as soon as it is there, keep none, and return their number. However this ends, the
     files and the JSON document are complete; without results there are none.
     """
     num = 0
+    out.note(engine.sentence())
     with _terminated_as_exit(), ExitStack() as stack:
         for result in results:
             if num == 0:
                 files = _begin(stack, folder, open_files, out)
-                document = out.document.open_array({"out": str(folder)}, "results")
+                document = out.document.open_array({"out": str(folder), "engine": engine.tree()}, "results")
                 stack.callback(document.close)
             num += 1
             with _writing(folder):

@@ -119,7 +119,9 @@ class _Job:
             name: with_description(files[name], info) if name == MODEL else files[name] for name in files
         }
         file = ModelFile(path=self.out, info=info, files=described)
-        exported = Exported(file=file, engine=self.format.open(file, 1), engine_name=self.format.engine)
+        exported = Exported(
+            file=file, engine=self.format.open(file, 1), engine_name=self.format.engine, threads=1
+        )
         return _Draft(files=files, exported=exported)
 
     def require_any_length(self, draft: _Draft) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -14,6 +14,7 @@ import numpy as np
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.types import Detections
 from boxcrew.data.proposals.methods import SELECTIVE_SEARCH, Proposer
+from boxcrew.runtime.engine_facts import EngineFacts
 from boxcrew.runtime.engines import ENGINES, Engine, open_engine
 from boxcrew.runtime.model_file import ModelFile, read_model
 from boxcrew.runtime.model_info import ModelInfo, Suppression
@@ -37,11 +38,22 @@ class Exported:
     file: ModelFile
     engine: Engine
     engine_name: str
-    note: str = ""  # how the engine was chosen, for people
+    threads: int
+    measured: Mapping[str, float] = field(default_factory=dict)  # by `auto`: ms of a photo in each engine
 
     @property
     def info(self) -> ModelInfo:
         return self.file.info
+
+    @property
+    def engine_facts(self) -> EngineFacts:
+        return EngineFacts(
+            name=self.engine_name,
+            precision=self.engine.precision,
+            device="cpu",
+            threads=self.threads,
+            measured=self.measured,
+        )
 
 
 def open_exported(path: Path, *, engine: str | None = None, threads: int = 1) -> Exported:
@@ -53,7 +65,8 @@ def open_exported(path: Path, *, engine: str | None = None, threads: int = 1) ->
     if engine == AUTO:
         return _fastest(file, threads=threads)
     name = engine or _usual_engine(file)
-    return Exported(file=file, engine=open_engine(name, file, threads=threads), engine_name=name)
+    opened = open_engine(name, file, threads=threads)
+    return Exported(file=file, engine=opened, engine_name=name, threads=threads)
 
 
 def _usual_engine(file: ModelFile) -> str:
@@ -92,8 +105,8 @@ def _fastest(file: ModelFile, *, threads: int) -> Exported:
     if not engines:
         raise UsageError(f"engine=auto: no engine for {file.path}", advice="pip install 'boxcrew[runtime]'")
     name = min(seconds, key=lambda each: seconds[each])
-    figures = ", ".join(f"{each} {1000 * value:.1f} ms" for each, value in seconds.items())
-    return Exported(file=file, engine=engines[name], engine_name=name, note=f"engine: {name} ({figures})")
+    measured = {each: 1000 * value for each, value in seconds.items()}
+    return Exported(file=file, engine=engines[name], engine_name=name, threads=threads, measured=measured)
 
 
 def _seconds(engine: Engine, inputs: Mapping[str, Array], budget: float) -> float:

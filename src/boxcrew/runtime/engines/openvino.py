@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -14,6 +15,9 @@ from boxcrew.runtime.model_file import MODEL, ModelFile
 
 GRAPH, WEIGHTS = "model.xml", "model.bin"
 """The files of OpenVINO's own format."""
+
+_WITH_WEIGHTS = {"Convolution", "Deconvolution", "FullyConnected", "MatMul", "RNNSeq", "RNNCell"}
+_NAMES = {"f32": "fp32", "f16": "fp16", "u8": "int8", "i8": "int8"}
 
 
 @ENGINES.register("openvino")
@@ -38,15 +42,25 @@ class OpenVino:
             reason = str(error).strip().splitlines()[-1]
             raise ModelError(f"{model.path}: OpenVINO cannot use it: {reason}") from None
         self._inputs = tuple(each.get_any_name() for each in self._network.inputs)
-        self.precision: str = model.info.precision
-        hint = str(self._network.get_property("INFERENCE_PRECISION_HINT"))
-        if "f32" not in hint and "float32" not in hint:
-            self.precision = hint
+        self.precision = _precision(self._network)
 
     def run(self, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
         request = self._network.create_infer_request()
         results = request.infer({name: np.ascontiguousarray(inputs[name]) for name in self._inputs})
         return tuple(np.array(results[output]) for output in self._network.outputs)
+
+
+def _precision(network: Any) -> str:
+    """Return the numbers that the layers with weights of a compiled network compute with, the most usual
+    first: what it was asked for is a hint.
+    """
+    layers = [node.get_rt_info() for node in network.get_runtime_model().get_ops()]
+    used = Counter(
+        str(layer["runtimePrecision"].astype(str))
+        for layer in layers
+        if layer["layerType"].astype(str) in _WITH_WEIGHTS
+    )
+    return " and ".join(dict.fromkeys(_NAMES.get(name, name) for name, _ in used.most_common())) or "fp32"
 
 
 def _read(core: Any, model: ModelFile) -> Any:

@@ -17,6 +17,7 @@ from boxcrew.plan.layouts import layouts_of
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.plan.request import DeployConfig, PlanRequest
 from boxcrew.plan.search import fast_precision, usual_workers
+from boxcrew.runtime.engine_facts import EngineFacts
 from boxcrew.runtime.exported import open_exported
 from boxcrew.runtime.model_file import is_model_file, read_model
 from boxcrew.runtime.model_info import ModelInfo
@@ -35,6 +36,7 @@ class Loaded(Generic[ConfigT, FactsT]):
     config: ConfigT
     facts: FactsT
     deployment: Deployment
+    engine: EngineFacts
     path: Path  # of the weights
     seed: int  # of the run that trained them
 
@@ -77,9 +79,18 @@ def load_task(
         config=config,
         facts=facts,
         deployment=deployment,
+        engine=_torch_facts(task, deployment.plan),
         path=path,
         seed=meta.get("seed", 0),
     )
+
+
+def _torch_facts(task: Task, plan: Plan) -> EngineFacts:
+    """Return what computes a network of torch. Training may round, evaluation and prediction do not: what
+    the weights are is what they compute with.
+    """
+    bits = 8 * next(task.network.parameters()).itemsize
+    return EngineFacts(name="torch", precision=f"fp{bits}", device=plan.devices[0], threads=plan.threads)
 
 
 def _load_exported(
@@ -93,7 +104,15 @@ def _load_exported(
     config, facts = kind.config_class.of(info.task), kind.facts_class.from_json(info.facts)
     task = kind.build_exported(config, facts, exported)
     deployment = deploy(inference_plan(task, device="cpu", batch=batch))
-    return Loaded(task=task, config=config, facts=facts, deployment=deployment, path=path, seed=info.seed)
+    return Loaded(
+        task=task,
+        config=config,
+        facts=facts,
+        deployment=deployment,
+        engine=exported.engine_facts,
+        path=path,
+        seed=info.seed,
+    )
 
 
 def description(source: Path, *, which: str = "best") -> Mapping[str, Any]:

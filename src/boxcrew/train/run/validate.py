@@ -13,7 +13,6 @@ from boxcrew.data.loading.workers import Workers
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.tasks.base import TASKS
 from boxcrew.tasks.data import EvalOptions, OpenOptions, TaskData
-from boxcrew.tasks.exported import ExportedNetwork
 from boxcrew.train.output.outcome import print_scores
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.data import print_problems
@@ -43,9 +42,7 @@ def validate(config: ValConfig, screen: Screen) -> dict[str, Any]:
         loaded = load_task(
             config.run, which=name, device=config.device, batch=config.batch, engine=config.engine
         )
-        network = loaded.task.network
-        if isinstance(network, ExportedNetwork) and network.exported.note:
-            screen.info(network.exported.note)
+        screen.info(loaded.engine.sentence())
         reports[name] = _evaluate(config, loaded, open_eval_data(config, loaded, screen), screen)
     return reports
 
@@ -56,7 +53,7 @@ def _evaluate(config: ValConfig, loaded: Loaded, task_data: TaskData, screen: Sc
         evaluation = task_data.evaluate(loaded.task, loaded.deployment.to_device, options)
     for problem in evaluation.skipped:
         screen.warn(f"not evaluated: {problem}")
-    report = {**evaluation.to_json(), "weights": str(loaded.path)}
+    report = {**evaluation.to_json(), "weights": str(loaded.path), "engine": loaded.engine.tree()}
     print_scores(f"{loaded.path} on {config.split}: {evaluation.sentence()}", report, type(task_data), screen)
     return report
 
