@@ -10,7 +10,8 @@ from pathlib import Path
 from bench.data import open_data
 from bench.real_data import real_data
 from bench.row import Row, alternate, skipped
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source
 from boxcrew.data.proposals.coverage import proposal_coverage
 from boxcrew.data.proposals.methods import SelectiveSearch
 from boxcrew.data.proposals.store import compute_proposals

@@ -14,7 +14,7 @@ from torchvision import tv_tensors
 from torchvision.io import ImageReadMode, decode_image
 from torchvision.transforms import v2
 
-from boxcrew.data.detection.source import Record
+from boxcrew.data.detection.records import Record
 
 Preset = Literal["ssd", "ssdlite"]
 Backend = Literal["pil", "tensor"]  # the input of the transforms; the scripts support both

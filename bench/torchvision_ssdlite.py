@@ -13,7 +13,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from bench.curves import NUM_EVALUATIONS, Point
 from bench.data import open_data
 from bench.torchvision_data import Photos, as_lists, preset
 from boxcrew.core.types import Detections
-from boxcrew.data.detection.source import Record
+from boxcrew.data.detection.records import Record
 from boxcrew.evaluate.detection.metrics import evaluate_detections
 from boxcrew.evaluate.detection.types import EvaluatedImage
 from boxcrew.hardware.probe import usable_cores
@@ -110,7 +110,7 @@ def train(data: DetectionData, weights: Path, seconds: float) -> tuple[list[Poin
     return points, how
 
 
-def _batches(records: tuple[Record, ...]) -> Iterator[Examples]:
+def _batches(records: Sequence[Record]) -> Iterator[Examples]:
     photos = Photos(records, preset("ssdlite", backend="pil"), backend="pil")
     loader: DataLoader[Any] = DataLoader(
         photos,

@@ -190,7 +190,7 @@ class _Boxless(DetectorNet):
 def test_an_adapted_detector_is_measured_as_it_is() -> None:
     auto = SMALL.model_copy(update={"min_scale": "auto", "max_scale": "auto"})
     small, large = grid(10), grid(90)
-    adapted, _ = counted_objects([large], [(128, 128)])[1].adapt(auto, TransformsConfig())
+    adapted, _ = counted_objects(large, [len(large)], [(128, 128)])[1].adapt(auto, TransformsConfig())
     both = anchor_coverage(auto, CLASSES, [small, large], [(128, 128)] * 2, adapted=adapted)
     assert both is not None
     assert both.matched_fraction < 0.7  # the boxes are not adapted to the small objects

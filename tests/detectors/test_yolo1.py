@@ -18,7 +18,8 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.data.config import DataConfig
 from boxcrew.data.detection.formats.shelf import ShelfSource
-from boxcrew.data.detection.source import Record, open_source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import open_source
 from boxcrew.data.detection.writers import write_source
 from boxcrew.data.loading.workers import Workers
 from boxcrew.detectors.yolo1 import Yolo1, Yolo1Config

@@ -14,6 +14,7 @@ from torch import nn
 from boxcrew.core.types import Batch
 from boxcrew.data.config import DataConfig
 from boxcrew.data.detection.formats.shelf import ShelfSource
+from boxcrew.data.detection.records import Records
 from boxcrew.data.detection.source import open_source
 from boxcrew.data.loading.workers import Workers
 from boxcrew.data.transforms.pipeline import TransformsConfig
@@ -42,7 +43,7 @@ def ap50_by_heart(detector: DetectorConfig, *, steps: int, rate: float = 1e-2) -
     regions = stored_regions(
         detector, shelf.source, few, OpenOptions(data=DataConfig(path="shelf"), seed=0, workers=2)
     )
-    shelf = replace(shelf, train=tuple(few), val=tuple(few), regions=regions)
+    shelf = replace(shelf, train=Records.of(few), val=Records.of(few), regions=regions)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         task = shelf.task().train()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source
 
 
 def split_sizes(source: Source) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -12,7 +12,8 @@ import pytest
 
 from boxcrew.core.config import merge
 from boxcrew.data.detection.formats.shelf import ShelfSource
-from boxcrew.data.detection.source import Record, Source, open_source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source, open_source
 from boxcrew.data.detection.writers import write_source
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import Outcome
@@ -23,7 +24,7 @@ from tests.helpers.forked import Forked, Job
 from tests.helpers.once import MakeOnce
 from tests.helpers.tiny import BACKBONE
 
-Choose = Callable[[Source], dict[str, tuple[Record, ...]]]
+Choose = Callable[[Source], dict[str, Sequence[Record]]]
 FIRST = {"train": 48, "val": 16, "test": 2}  # records of the embedded set to choose from
 
 
@@ -45,7 +46,7 @@ def write_some() -> Callable[[Path, Choose], Path]:
 def photos(make_once: MakeOnce) -> Path:
     """Six images to train on and three to validate. Not to be changed."""
 
-    def choose(source: Source) -> dict[str, tuple[Record, ...]]:
+    def choose(source: Source) -> dict[str, Sequence[Record]]:
         return {"train": source.split("train")[:6], "val": source.split("val")[:3]}
 
     return make_once("photos", lambda folder: _write_some(folder / "set", choose)) / "set"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,8 @@ import torch
 from boxcrew.core.config import Tree, to_yaml
 from boxcrew.core.errors import UsageError
 from boxcrew.core.stage import stage_folders
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source
 from boxcrew.nets.packaged import PACKAGED
 from boxcrew.nets.weights import find_weights, read_weights
 from boxcrew.recipes import RECIPES
@@ -35,7 +36,7 @@ from tests.helpers.narrow import narrowed
 from tests.helpers.once import MakeOnce
 from tests.helpers.runs import require_same_run, shown_without_times
 
-WriteSome = Callable[[Path, Callable[[Source], dict[str, tuple[Record, ...]]]], Path]
+WriteSome = Callable[[Path, Callable[[Source], dict[str, Sequence[Record]]]], Path]
 InChild = Callable[..., int]
 SIZE = 64
 
@@ -88,7 +89,7 @@ with narrowed(config):
 
 @pytest.fixture(scope="module")
 def few(write_some: WriteSome, make_once: MakeOnce) -> Path:
-    def choose(source: Source) -> dict[str, tuple[Record, ...]]:
+    def choose(source: Source) -> dict[str, Sequence[Record]]:
         return {"train": source.split("train")[:3], "val": source.split("val")[:1]}
 
     return make_once("few", lambda folder: write_some(folder / "set", choose)) / "set"

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ import torch
 from boxcrew.core.config import to_yaml
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.types import Batch
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source
 from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import list_checkpoints, newest_checkpoint, read_checkpoint
@@ -33,7 +34,7 @@ from tests.helpers.runs import newest_tensors, require_equal, require_same_run, 
 
 Run = Callable[..., Outcome]
 MakeConfig = Callable[..., RunConfig]
-WriteSome = Callable[[Path, Callable[[Source], dict[str, tuple[Record, ...]]]], Path]
+WriteSome = Callable[[Path, Callable[[Source], dict[str, Sequence[Record]]]], Path]
 STEPS = 8
 
 

@@ -6,7 +6,7 @@ import csv
 import json
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,8 @@ from safetensors.torch import load_file
 
 from boxcrew.core.config import read_yaml
 from boxcrew.core.errors import DataError, ModelError, UsageError
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source
 from boxcrew.plan import search
 from boxcrew.plan.plan import Plan
 from boxcrew.train.config import RunConfig
@@ -28,7 +29,7 @@ from boxcrew.train.run.validate import ValConfig, validate
 
 Run = Callable[..., Outcome]
 MakeConfig = Callable[..., RunConfig]
-WriteSome = Callable[[Path, Callable[[Source], dict[str, tuple[Record, ...]]]], Path]
+WriteSome = Callable[[Path, Callable[[Source], dict[str, Sequence[Record]]]], Path]
 STEPS = 8
 
 
@@ -186,7 +187,7 @@ def test_time_ends_a_run(photos: Path, tmp_path: Path, run: Run) -> None:
 
 
 def test_a_tiny_set_is_learnt(tmp_path: Path, run: Run, write_some: WriteSome) -> None:
-    def large(source: Source) -> dict[str, tuple[Record, ...]]:
+    def large(source: Source) -> dict[str, Sequence[Record]]:
         def smallest_side(record: Record) -> float:
             boxes = record.target.boxes
             return float((boxes[:, 2:] - boxes[:, :2]).min()) if len(boxes) > 1 else 0.0

@@ -16,7 +16,7 @@ from boxcrew.core.config import Tree
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Floats
 from boxcrew.data.config import DataConfig
-from boxcrew.data.detection.source import Record
+from boxcrew.data.detection.records import Record
 from boxcrew.data.images.reading import write_image
 from boxcrew.data.images.source_image import DecodedImage
 from boxcrew.data.loading.workers import Workers

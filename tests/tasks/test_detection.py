@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from boxcrew.core.types import Detections, Target
-from boxcrew.data.detection.source import Record, open_source
+from boxcrew.data.detection.records import Record, Records
+from boxcrew.data.detection.source import open_source
 from boxcrew.data.loading.workers import Workers
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.evaluate.advice import Advice
@@ -123,7 +124,7 @@ def test_labels_that_contradict_what_a_detector_knows_are_told(
         return replace(record, target=replace(record.target, labels=labels))
 
     true = {record.key: record.target for record in shelf.val}
-    wrong = tuple(record if place % 2 else mislabelled(record) for place, record in enumerate(shelf.val))
+    wrong = Records.of(record if place % 2 else mislabelled(record) for place, record in enumerate(shelf.val))
     advice_by_cause = advised(
         monkeypatch, replace(shelf, val=wrong), learnt=right, new=lambda record: true[record.key]
     )
@@ -138,7 +139,7 @@ def test_a_rare_class_that_is_not_found_is_told(
         return record.target.select(record.target.labels != 7)
 
     few = [record for record in shelf.train if 7 not in record.target.labels]
-    rare = replace(shelf, train=(*few, *shelf.train[:4]))
+    rare = replace(shelf, train=Records.of([*few, *shelf.train[:4]]))
     advice_by_cause = advised(monkeypatch, rare, learnt=right, new=without_books)
     assert advice_by_cause["imbalance"].finding.startswith("recall of books")
     common = advised(monkeypatch, shelf, learnt=right, new=without_books)

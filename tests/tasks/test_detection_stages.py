@@ -12,7 +12,8 @@ import torch
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Batch, Floats, Target
-from boxcrew.data.detection.source import Record, open_source
+from boxcrew.data.detection.records import Record, Records
+from boxcrew.data.detection.source import open_source
 from boxcrew.data.detection.writers import write_source
 from boxcrew.data.images.source_image import EncodedImage
 from boxcrew.data.loading.collate import stack_images
@@ -150,14 +151,16 @@ def test_an_image_that_cannot_be_read_is_left_out_and_named(
     task_data: DetectionData, observe: Observe, tmp_path: Path
 ) -> None:
     lost = replace(task_data.train[3], path=tmp_path / "lost.jpg")
-    recorder = observe(replace(task_data, train=(*task_data.train[:3], lost, *task_data.train[4:])))
+    recorder = observe(
+        replace(task_data, train=Records.of([*task_data.train[:3], lost, *task_data.train[4:]]))
+    )
     for batches in recorder.passes:
         assert sum(len(batch) for batch in batches) == NUM - 1
         assert lost.key not in {key for batch in batches for key in batch.keys}
     (message,) = recorder.skipped
     assert "lost.jpg" in message
     with pytest.raises(DataError, match="none of the 1 images"):
-        observe(replace(task_data, train=(lost,)))
+        observe(replace(task_data, train=Records.of([lost])))
 
 
 @pytest.mark.parametrize("regions", [None, middle])
@@ -203,6 +206,6 @@ def test_a_detector_without_that_stage(task_data: DetectionData) -> None:
 def test_targets_without_objects(photos: Path, observe: Observe) -> None:
     source = open_source(str(photos))
     bare = replace(source.split("train")[0], target=Target.of([], []))
-    task_data = replace(DetectionData.of(CONFIG, source), train=(bare,))
+    task_data = replace(DetectionData.of(CONFIG, source), train=Records.of([bare]))
     (batch,) = observe(task_data).passes[0]
     assert batch.targets["labels"].tolist() == [[-1]]

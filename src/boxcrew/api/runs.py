@@ -132,6 +132,5 @@ def _draw(outcome: Outcome) -> None:
     plan = Plan.read(latest / "plan.json", setting="plan")
     if plan.predicted is not None:
         plot_plan(plan.predicted, outcome.folder / "plots" / "plan.png", title=plan.explain()[0])
-    if (objects := outcome.task_data.train_objects()) is not None:
-        targets, sizes = objects
-        plot_labels(targets, outcome.task_data.facts.classes, sizes, outcome.folder / "plots" / "labels.png")
+    if (records := outcome.task_data.train_records()) is not None:
+        plot_labels(records, outcome.task_data.facts.classes, outcome.folder / "plots" / "labels.png")

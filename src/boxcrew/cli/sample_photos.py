@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
@@ -14,7 +15,8 @@ from boxcrew.core.config import read_yaml
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Image
 from boxcrew.data.config import DataConfig
-from boxcrew.data.detection.source import Record, open_source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import open_source
 from boxcrew.data.images.reading import encode_image
 
 _NUM = 6
@@ -39,7 +41,7 @@ def write_samples(run: Path, folder: Path) -> None:
         print(f"warning: no sample photos: {error}", file=sys.stderr)
 
 
-def _spread(records: tuple[Record, ...]) -> list[Record]:
+def _spread(records: Sequence[Record]) -> list[Record]:
     """Return a few of the records, far apart in the split."""
     chosen = [record for record in records if len(record.target)] or list(records)
     step = max(1, len(chosen) // _NUM)

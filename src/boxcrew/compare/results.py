@@ -12,7 +12,8 @@ from boxcrew.compare.rows import Row, short_table, table
 from boxcrew.core.errors import DataError
 from boxcrew.core.files import write_json, write_text
 from boxcrew.core.types import Image
-from boxcrew.data.detection.source import Record, open_source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import open_source
 from boxcrew.data.images.drawing import draw_boxes, grid
 from boxcrew.data.images.reading import verify_image, write_image
 from boxcrew.report.compare import compare_page

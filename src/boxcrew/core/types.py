@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -51,6 +51,12 @@ class Target:
             difficult=none if difficult is None else np.asarray(difficult, dtype=np.bool_).reshape(-1),
             crowd=none if crowd is None else np.asarray(crowd, dtype=np.bool_).reshape(-1),
         )
+
+    @classmethod
+    def joined(cls, parts: Iterable[Target]) -> Target:
+        """Return the objects of all parts, one after the other."""
+        columns = [vars(cls.of([], [])), *map(vars, parts)]
+        return Target(**{name: np.concatenate([part[name] for part in columns]) for name in columns[0]})
 
     def __len__(self) -> int:
         return len(self.labels)

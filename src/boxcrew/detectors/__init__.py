@@ -17,7 +17,7 @@ from boxcrew.detectors._base import (
     detector_config_class,
     input_hw,
 )
-from boxcrew.detectors._objects import counted_objects
+from boxcrew.detectors._objects import Objects, counted_objects
 from boxcrew.detectors._regions import ProposalConfig
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "DetectorConfig",
     "DetectorNet",
     "ImageBatches",
+    "Objects",
     "ProposalConfig",
     "anchor_coverage",
     "build_detector",

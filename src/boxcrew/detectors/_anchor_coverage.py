@@ -98,7 +98,7 @@ def anchor_coverage(
     settings adapted; by default they are adapted to these objects. None for a detector without default
     boxes, or if no object counts.
     """
-    numbers, objects = counted_objects(targets, sizes)
+    numbers, objects = counted_objects(Target.joined(targets), [*map(len, targets)], sizes)
     if not len(numbers):
         return None
     requested = _Settings(config=config, classes=classes, transforms=transforms or TransformsConfig())

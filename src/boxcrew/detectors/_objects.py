@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from boxcrew.core.boxes import clip
@@ -50,18 +51,16 @@ class Objects:
         return config.adapted(torch.from_numpy(boxes / np.tile(canvases, 2)))
 
 
-def counted_objects(targets: Sequence[Target], sizes: Sequence[tuple[int, int]]) -> tuple[Ints, Objects]:
-    """Return the objects that count in an evaluation, and their indices among all boxes of `targets`.
-    Difficult objects and crowds do not count. `sizes` are the (width, height) of the images.
+def counted_objects(
+    objects: Target, counts: Sequence[int] | Ints, sizes: npt.ArrayLike
+) -> tuple[Ints, Objects]:
+    """Return the objects that count in an evaluation, and their numbers among all `objects`: difficult ones
+    and crowds do not count. Each of n images has `counts` (n,) of them, and `sizes` (n, 2), width and height.
     """
-    unique = tuple(dict.fromkeys(sizes))
-    size_indices = {size: number for number, size in enumerate(unique)}
-    images = [
-        np.full(len(target), size_indices[size], dtype=np.int64)
-        for target, size in zip(targets, sizes, strict=True)
-    ]
-    counts = [~(target.difficult | target.crowd) for target in targets]
-    numbers = np.flatnonzero(np.concatenate([*counts, np.zeros(0, dtype=np.bool_)]))
-    boxes = np.concatenate([*(target.boxes for target in targets), np.zeros((0, 4), dtype=np.float32)])
-    image_sizes = np.concatenate([*images, np.zeros(0, dtype=np.int64)])
-    return numbers, Objects(boxes=boxes, images=image_sizes, sizes=unique).select(numbers)
+    unique, image_sizes = np.unique(
+        np.asarray(sizes, dtype=np.int64).reshape(-1, 2), axis=0, return_inverse=True
+    )
+    numbers = np.flatnonzero(~(objects.difficult | objects.crowd))
+    images = np.repeat(image_sizes.reshape(-1), counts)
+    distinct = tuple((width, height) for width, height in unique.tolist())
+    return numbers, Objects(boxes=objects.boxes, images=images, sizes=distinct).select(numbers)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from boxcrew.core.errors import DataError, ExportError, first_line
 from boxcrew.core.types import Detections
-from boxcrew.data.detection.source import Record
+from boxcrew.data.detection.records import Record
 from boxcrew.data.images.reading import read_file
 from boxcrew.data.images.source_image import DecodedImage, EncodedImage, SourceImage
 from boxcrew.data.loading.workers import Workers

@@ -9,7 +9,8 @@ from typing import ClassVar, Self
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Image, Target
 from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source
 from boxcrew.data.detection.writers import WRITERS, write_source
 from boxcrew.data.images.source_image import SourceImage
 from boxcrew.report.predictions import Result

@@ -12,9 +12,10 @@ from torch import Tensor
 from typing_extensions import TypeVar
 
 from boxcrew.core.errors import UsageError
-from boxcrew.core.types import Batch, Image, Target
+from boxcrew.core.types import Batch, Image
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.config import DataConfig
+from boxcrew.data.detection.records import Records
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.advice import Advice, imbalance, missing_data, too_complex
 from boxcrew.evaluate.evaluation import Evaluation
@@ -256,8 +257,8 @@ class TaskData(TrainData, EvalData[EvaluationT], DataSummary, Generic[ConfigT, F
     def task(self) -> Task:
         return self.build(self.config, self.facts)
 
-    def train_objects(self) -> tuple[list[Target], list[tuple[int, int]]] | None:
-        """Return the objects and the (width, height) of each training image; None if there are no boxes."""
+    def train_records(self) -> Records | None:
+        """Return the training images with their boxes; None if there are no boxes."""
         return None
 
     @abstractmethod

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-import numpy as np
 from pydantic import SerializeAsAny
 
 from boxcrew.core.config import ChosenBy
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.input_size import Extent
 from boxcrew.core.stage import Stage
-from boxcrew.core.types import Batch, Losses, Target
+from boxcrew.core.types import Batch, Losses
 from boxcrew.core.units import format_count
 from boxcrew.data.checks.problem import Problem, first_problem
 from boxcrew.data.checks.scan import scan
-from boxcrew.data.detection.source import ImageReader, Record, Source, open_source
+from boxcrew.data.detection.records import Records
+from boxcrew.data.detection.source import ImageReader, Source, open_source
 from boxcrew.data.detection.source_report import source_report
 from boxcrew.data.images.cache import ImageCache
 from boxcrew.data.loading.detection_samples import DetectionSamples, ImagePasses, Regions
@@ -32,6 +31,7 @@ from boxcrew.detectors import (
     DETECTORS,
     DetectorConfig,
     DetectorNet,
+    Objects,
     build_detector,
     counted_objects,
     detector_config_class,
@@ -145,8 +145,8 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
 
     config: DetectionConfig
     source: Source
-    train: tuple[Record, ...]
-    val: tuple[Record, ...]
+    train: Records
+    val: Records
     images: ImageReader  # the source, or a cache in front of it
     regions: Regions | None = None  # for a detector that takes them
 
@@ -160,8 +160,8 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         if facts is None or data.val != ALL_SPLITS:
             opened = cls.of(config, source, val=data.val)
         else:
-            opened = replace(cls.of(config, source, val="train"), val=tuple(source.records))
-        records = list({record.key: record for record in (*opened.train, *opened.val)}.values())
+            opened = replace(cls.of(config, source, val="train"), val=source.records)
+        records = Records.joined([opened.train, opened.val])
         return replace(opened, regions=stored_regions(config.detector, source, records, options))
 
     @classmethod
@@ -195,7 +195,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         return len(self.train)
 
     def require_learnable(self) -> None:
-        if not any(len(record.target) for record in self.train):
+        if not self.train.counts.any():
             advice = first_problem(self.problems) or "annotate some images first"
             raise DataError(f"{self.source.root}: no training image has a box", advice=advice)
 
@@ -205,35 +205,31 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         """
         if self.regions is not None:
             return self, proposal_coverage(self.train, self.regions).sentence()
-        _, objects = counted_objects(*self.train_objects())
+        objects = self._train_objects()
         detector, sentence = objects.adapt(self.config.detector, self.config.transforms)
         return replace(self, config=self.config.model_copy(update={"detector": detector})), sentence
 
-    def train_objects(self) -> tuple[list[Target], list[tuple[int, int]]]:
-        targets = [record.target for record in self.train]
-        return targets, [record.extent for record in self.train]
+    def train_records(self) -> Records:
+        return self.train
+
+    def _train_objects(self) -> Objects:
+        return counted_objects(self.train.objects(), self.train.counts, self.train.sizes)[1]
 
     def class_counts(self) -> Mapping[str, int]:
-        labels = np.concatenate([record.target.labels for record in self.train])
-        counts = np.bincount(labels, minlength=len(self.source.classes)).tolist()
+        counts = self.train.label_counts(len(self.source.classes)).tolist()
         return dict(zip(self.source.classes, counts, strict=True))
 
     def headline(self) -> str:
         splits = self.source.splits
         counts = ", ".join(f"{name} {len(records)}" for name, records in splits.items())
-        boxes = sum(len(record.target) for record in self.source.records)
+        boxes = self.source.records.counts.sum()
         return f"({self.source.format}): {counts} images, {boxes} boxes, {len(self.source.classes)} classes"
 
     def report(self) -> dict[str, Any]:
         return source_report(self.source)
 
     def digest(self) -> str:
-        digest = hashlib.blake2b(digest_size=16)
-        for record in self.train:
-            digest.update(f"{record.key} {record.width} {record.height}".encode(errors="surrogateescape"))
-            digest.update(record.target.boxes.tobytes())
-            digest.update(record.target.labels.tobytes())
-        return digest.hexdigest()
+        return self.train.digest
 
     def describe(self, task: Task) -> str:
         detector, size = task.network, self.config.detector.size.describe()
@@ -256,11 +252,11 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         return 1 if mixing is None else mixing.num_images
 
     def _most_objects(self) -> int:
-        return self._num_mixed * max(len(record.target) for record in self.train)
+        return self._num_mixed * int(self.train.counts.max())
 
     def _largest_canvas(self) -> Extent:
         """Return the largest (width, height) that the input of a step can have."""
-        return self.config.detector.size.canvas({record.extent for record in self.train})
+        return self.config.detector.size.canvas(self.train.extents())
 
     def cost_key(self) -> Mapping[str, Any]:
         return {"most_objects": self._most_objects(), "largest_canvas": self._largest_canvas()}
@@ -268,7 +264,9 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
     def with_cache(self, num_bytes: int) -> Self:
         if not num_bytes:
             return self
-        return replace(self, images=ImageCache(self.source, (*self.train, *self.val), budget=num_bytes))
+        return replace(
+            self, images=ImageCache(self.source, Records.joined([self.train, self.val]), budget=num_bytes)
+        )
 
     @property
     def cached_bytes(self) -> int | None:
@@ -276,11 +274,11 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
 
     @property
     def sample_bytes(self) -> int:
-        return 3 * sum(record.width * record.height for record in self.train) // len(self.train)
+        return 3 * int(self.train.sizes.prod(axis=1).sum()) // len(self.train)
 
     @property
     def max_sample_bytes(self) -> int:
-        return 3 * max(record.width * record.height for record in self.train) * self._num_mixed
+        return 3 * int(self.train.sizes.prod(axis=1).max()) * self._num_mixed
 
     def loader(self, options: LoaderOptions) -> Loader:
         size, transforms = self.config.detector.size, self.config.transforms
@@ -307,8 +305,8 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
 
     def unmeasured(self, metric: str) -> str | None:
         kind, (low, high) = _SIZES.get(metric[2:], ("", (0.0, math.inf)))
-        targets = [record.target for record in self.val]
-        boxes = np.concatenate([Target.of([], []).boxes, *(each.boxes[~each.crowd] for each in targets)])
+        objects = self.val.objects()
+        boxes = objects.boxes[~objects.crowd]
         areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
         if ((areas >= low) & (areas <= high)).any():
             return None
@@ -345,7 +343,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         if self.regions is not None:
             covered = proposal_coverage(self.train, self.regions).recall50
             return *advice, *uncovered_objects(covered)
-        config, (_, objects) = task.network.config, counted_objects(*self.train_objects())
+        config, objects = task.network.config, self._train_objects()
         if (matched := matched_fraction(task.network, objects, self.config.transforms)) is None:
             return advice
         name = f"{config.name} at size={config.size}"

@@ -8,7 +8,8 @@ import numpy as np
 
 from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Batch, Image, Sample, Target
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source
 from boxcrew.data.loading.collate import collate
 from boxcrew.data.loading.detection_samples import Regions
 from boxcrew.data.loading.extra_inputs import region_inputs
@@ -43,8 +44,9 @@ def stored_regions(
     proposer = proposer_of(config)
     if proposer is None:
         return None
+    distinct = {record.key: record for record in records}
     return compute_proposals(
-        records,
+        list(distinct.values()),
         source,
         proposer.method,
         count=proposer.count,

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from boxcrew.core.types import Batch, Image, Ints
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source
 from boxcrew.data.images.drawing import draw_boxes
 from boxcrew.detectors import DetectorNet
 from boxcrew.evaluate.detection.types import EvaluatedImage

@@ -11,7 +11,8 @@ import numpy as np
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Image, Target
 from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions
-from boxcrew.data.detection.source import SOURCES, SPLITS, Record, Source, open_source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import SOURCES, SPLITS, Source, open_source
 from boxcrew.data.detection.writers import file_stems, write_source
 from boxcrew.data.formats import EmbeddedFormat
 

@@ -16,7 +16,8 @@ from boxcrew.core.types import Image, Target
 from boxcrew.data.checks import near_duplicates as module
 from boxcrew.data.checks.near_duplicates import LIMIT, NearDuplicate, near_duplicates
 from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions
-from boxcrew.data.detection.source import Record, Source, open_source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source, open_source
 from boxcrew.data.formats import EmbeddedFormat
 from boxcrew.data.images.reading import Header, read_header, read_image, write_image
 

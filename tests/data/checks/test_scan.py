@@ -13,7 +13,8 @@ from PIL import Image as Pillow
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks import scan as scan_module
 from boxcrew.data.checks.scan import scan
-from boxcrew.data.detection.source import Record, Source, open_source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source, open_source
 from boxcrew.data.detection.writers import write_source
 from boxcrew.data.images.reading import verify_image
 from boxcrew.testing.sources import DrawnSource

@@ -26,13 +26,13 @@ from boxcrew.data.detection.annotations import (
     split_by_seed,
 )
 from boxcrew.data.detection.making_records import Reading
-from boxcrew.data.detection.source import Record
+from boxcrew.data.detection.records import Record, Records
 from boxcrew.data.images.reading import read_image, write_image
 
 
-def records(num: int) -> list[Record]:
+def records(num: int) -> Records:
     target = Target.of([], [])
-    return [Record(key=f"{i}.jpg", path=None, width=8, height=8, target=target) for i in range(num)]
+    return Records.of(Record(key=f"{i}.jpg", path=None, width=8, height=8, target=target) for i in range(num))
 
 
 @given(num=st.integers(2, 60), seed=st.integers(0, 99))
@@ -42,7 +42,7 @@ def test_seeded_split_is_complete_and_ignores_order(num: int, seed: int) -> None
     assert len(train) + len(val) == num
     assert train
     assert len(val) == max(1, round(num * 0.2))
-    shuffled = random.Random(seed).sample(all_records, num)
+    shuffled = Records.of(random.Random(seed).sample(list(all_records), num))
     assert {record.key for record in split_by_seed(shuffled, seed=seed)[1]} == {record.key for record in val}
 
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boxcrew.core.types import Target
-from boxcrew.data.detection.source import Record, Source, open_source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source, open_source
 from boxcrew.data.detection.statistics import SplitStatistics, advise, split_statistics
 
 CLASSES = ("tea", "pot", "cup")

@@ -17,7 +17,8 @@ from pycocotools.coco import COCO
 
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.types import Target
-from boxcrew.data.detection.source import Record, Source, open_source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source, open_source
 from boxcrew.data.detection.writers import WRITERS, file_stems, write_source
 from boxcrew.testing.sources import DrawnSource, check_same
 

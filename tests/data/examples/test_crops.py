@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from boxcrew.core.types import Image, Target
-from boxcrew.data.detection.source import Record
+from boxcrew.data.detection.records import Record
 from boxcrew.data.examples.crops import CropList, ImageCrops, LazyCrops, crop_image, read_crops
 from boxcrew.data.images.reading import read_image, write_image
 from tests.helpers.made_examples import draw_blocks

@@ -10,7 +10,7 @@ import pytest
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Image, Target
-from boxcrew.data.detection.source import Record
+from boxcrew.data.detection.records import Record
 from boxcrew.data.images import cache as image_cache
 from boxcrew.data.images.cache import ImageCache
 from boxcrew.data.images.reading import read_image

@@ -14,7 +14,8 @@ import torch
 from boxcrew.core.input_size import InputSize
 from boxcrew.core.types import Batch, Floats, Target
 from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions
-from boxcrew.data.detection.source import ImageReader, Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import ImageReader, Source
 from boxcrew.data.images.cache import ImageCache
 from boxcrew.data.loading.detection_samples import DetectionSamples
 from boxcrew.data.loading.loader import TrainLoader

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from boxcrew.core.types import Floats, Image, Target
-from boxcrew.data.detection.source import Record, Source, open_source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source, open_source
 from boxcrew.data.images.reading import write_image
 from boxcrew.data.proposals import methods, store
 from boxcrew.data.proposals.coverage import proposal_coverage

@@ -11,6 +11,7 @@ import torch
 
 from boxcrew.core.types import Target
 from boxcrew.core.workload import Workload
+from boxcrew.data.detection.records import Records
 from boxcrew.data.detection.source import open_source
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.base import Task
@@ -46,7 +47,7 @@ def crowded(data: DetectionData, num_objects: int) -> DetectionData:
     first, *others = data.train
     whole = [0, 0, first.width, first.height]
     many = replace(first, target=Target.of([whole] * num_objects, [0] * num_objects))
-    return replace(data, train=(many, *others))
+    return replace(data, train=Records.of([many, *others]))
 
 
 SSD = RECIPES.get("ssd300_vgg16")()  # of few layers, and so quickly accounted for
@@ -131,7 +132,7 @@ def test_a_set_that_is_gone_is_not_measured(tiny_set: Path, tmp_path: Path) -> N
 )
 def test_images_are_measured_whatever_their_number(data: DetectionData, num: int) -> None:
     first = data.train[0]
-    records = tuple(replace(first, key=f"{i}") for i in range(num))
+    records = Records.of(replace(first, key=f"{i}") for i in range(num))
     workload = measure_inputs(SSD, replace(data, train=records))
     assert workload is not None
     assert workload.image_bytes == 3 * first.width * first.height

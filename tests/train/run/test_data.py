@@ -10,7 +10,7 @@ import pytest
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Target
 from boxcrew.data.checks.problem import Problem, ProblemKind
-from boxcrew.data.detection.source import Record
+from boxcrew.data.detection.records import Record
 from boxcrew.data.detection.writers import write_source
 from boxcrew.tasks.detection import DetectionData
 from boxcrew.testing.sources import DrawnSource

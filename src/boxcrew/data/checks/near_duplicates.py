@@ -14,7 +14,8 @@ import numpy.typing as npt
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Floats, Ints
 from boxcrew.data.checks.threads import ProgressCallback, map_in_threads
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source
 
 Gray = npt.NDArray[np.uint8]
 """A gray image, (height, width)."""

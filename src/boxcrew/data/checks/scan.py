@@ -21,7 +21,8 @@ from boxcrew.core.cache import cache_folder
 from boxcrew.core.files import write_text
 from boxcrew.data.checks.problem import Action, Problem, ProblemKind
 from boxcrew.data.checks.threads import ProgressCallback, map_in_threads
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source
 from boxcrew.data.images.packed import ImagePath, PackedFile, read_ends
 from boxcrew.data.images.reading import ImageError, verify_image
 

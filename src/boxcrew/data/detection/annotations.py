@@ -21,7 +21,8 @@ from boxcrew.data.checks.box_repair import Box, Floats64
 from boxcrew.data.checks.problem import Problem, ProblemKind, first_problem
 from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions, BoxOrder
 from boxcrew.data.detection.making_records import AS_THEY_ARE, PendingImage, Reading, make_records
-from boxcrew.data.detection.source import SPLITS, Record, Source
+from boxcrew.data.detection.records import Records
+from boxcrew.data.detection.source import SPLITS, Source
 from boxcrew.data.folders import split_of_path
 from boxcrew.data.images.packed import ImagePath
 
@@ -171,18 +172,16 @@ class Collector:
 
     def finish(
         self, *, seed: int, reading: Reading = AS_THEY_ARE
-    ) -> tuple[dict[str, tuple[Record, ...]], tuple[Problem, ...]]:
+    ) -> tuple[dict[str, Records], tuple[Problem, ...]]:
         """Return the records of each split and all problems. A missing val split is drawn from train."""
         made = make_records(self._entries, reading)
-        records, root = made.records, str(self.root)
+        root = str(self.root)
         causes = [Problem("cause", root, each.message, "noted", value=each.settings) for each in made.causes]
         problems = [*causes, *made.problems]
-        splits: dict[str, list[Record]] = {}
-        for split, record in records:
-            splits.setdefault(split or "train", []).append(record)
-        train = splits.get("train", [])
+        splits = made.by_split()
+        train = splits.get("train")
         if not train:
-            available = " and ".join(sorted({split for split, _ in records if split}))
+            available = " and ".join(sorted(splits))
             only = f"it has images only for {available}; " if available else ""
             advice = only + (first_problem(problems) or "name a split 'train', or define no splits at all")
             raise DataError(f"{self.root}: has no usable training image", advice=advice)
@@ -191,7 +190,7 @@ class Collector:
             held = f"{len(splits['val'])} of its {len(train)} training images"
             message = f"has no validation split; {held} are used for validation (seed {seed})"
             problems.append(Problem("made-split", root, message, "noted"))
-        return {name: tuple(splits[name]) for name in SPLITS if name in splits}, tuple(problems)
+        return {name: splits[name] for name in SPLITS if name in splits}, tuple(problems)
 
 
 class AnnotatedSource(Source):
@@ -231,11 +230,11 @@ def seeded_draw(seed: int, key: str) -> bytes:
     return hashlib.blake2b(f"{seed}:{key}".encode(errors="surrogateescape"), digest_size=16).digest()
 
 
-def split_by_seed(records: Sequence[Record], *, seed: int) -> tuple[list[Record], list[Record]]:
+def split_by_seed(records: Records, *, seed: int) -> tuple[Records, Records]:
     """Return (train, val), each in the original order, at least one record in both if there are two or more.
     The split depends only on the keys and the seed, and adding an image hardly moves the others.
     """
-    keys = sorted((record.key for record in records), key=lambda key: seeded_draw(seed, key))
-    chosen = set(keys[: max(1, round(len(records) * VAL_SHARE))])
-    train = [record for record in records if record.key not in chosen]
-    return train, [record for record in records if record.key in chosen]
+    draws = np.array([seeded_draw(seed, key) for key in records.iter_keys()])
+    held = np.zeros(len(records), dtype=np.bool_)
+    held[np.argsort(draws, kind="stable")[: max(1, round(len(records) * VAL_SHARE))]] = True
+    return records.select(~held), records.select(held)

@@ -17,7 +17,7 @@ from boxcrew.data.checks.box_repair import Box, Floats64, clip_clean, is_inside,
 from boxcrew.data.checks.causes import Cause, ReadBoxes, box_cause, class_cause
 from boxcrew.data.checks.problem import Action, Problem, ProblemKind
 from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions, BoxOrder, Coordinates
-from boxcrew.data.detection.source import Record
+from boxcrew.data.detection.records import Record, Records
 from boxcrew.data.images.packed import ImagePath
 from boxcrew.data.images.reading import Header, ImageError, read_header
 
@@ -56,6 +56,13 @@ class MadeRecords:
     records: list[tuple[str | None, Record]]
     problems: list[Problem]
     causes: list[Cause]
+
+    def by_split(self) -> dict[str, Records]:
+        """Return the records of each split; those without one are of train."""
+        columns = Records.of(record for _, record in self.records).columns
+        splits = np.array([split or "train" for split, _ in self.records])
+        names = dict.fromkeys(splits.tolist())
+        return {name: Records(columns, np.flatnonzero(splits == name)) for name in names}
 
 
 def make_records(entries: Sequence[Problem | PendingImage], reading: Reading) -> MadeRecords:

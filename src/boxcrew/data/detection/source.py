@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Protocol, Self
@@ -11,31 +12,15 @@ from typing import ClassVar, Protocol, Self
 import numpy as np
 
 from boxcrew.core.errors import DataError
-from boxcrew.core.input_size import Extent
 from boxcrew.core.registry import Registry
-from boxcrew.core.types import Image, Target
+from boxcrew.core.types import Image
 from boxcrew.data.checks.problem import Problem, first_problem
 from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions
+from boxcrew.data.detection.records import Record, Records
 from boxcrew.data.formats import Format, format_of
-from boxcrew.data.images.packed import ImagePath
 from boxcrew.data.images.reading import read_image
 
 SPLITS = ("train", "val", "test")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Record:
-    """One annotated image of a data set, its pixels not read yet."""
-
-    key: str  # unique in the set; for files: the path relative to the set's root, with forward slashes
-    path: ImagePath | None  # the image file; None where the image is drawn, not read
-    width: int  # of the upright image
-    height: int
-    target: Target
-
-    @property
-    def extent(self) -> Extent:
-        return self.width, self.height
 
 
 class ImageReader(Protocol):
@@ -55,7 +40,7 @@ class Source(Format):
 
     root: Path
     classes: tuple[str, ...]
-    splits: Mapping[str, tuple[Record, ...]]  # the keys are among SPLITS
+    splits: Mapping[str, Sequence[Record]]  # the keys are among SPLITS
     problems: tuple[Problem, ...] = ()
 
     @classmethod
@@ -73,11 +58,11 @@ class Source(Format):
         return read_image(record.path, reduction=reduction)
 
     @property
-    def records(self) -> list[Record]:
+    def records(self) -> Records:
         """The records of all splits."""
-        return [record for records in self.splits.values() for record in records]
+        return Records.joined(self.splits.values())
 
-    def split(self, name: str) -> tuple[Record, ...]:
+    def split(self, name: str) -> Records:
         if name not in self.splits:
             advice = f"it has: {', '.join(self.splits)}"
             if name == "val" and len(self.records) == 1:
@@ -85,14 +70,11 @@ class Source(Format):
             elif name in SPLITS and (reason := first_problem(self.problems)):
                 advice = f"{advice}; {reason}"
             raise DataError(f"{self.root}: has no split {name!r}", advice=advice)
-        return self.splits[name]
+        return Records.of(self.splits[name])
 
     def without(self, keys: Collection[str], problems: tuple[Problem, ...] = ()) -> Self:
         """Return the set without the records of these keys, and with `problems` added."""
-        kept = {
-            name: tuple(record for record in records if record.key not in keys)
-            for name, records in self.splits.items()
-        }
+        kept = {name: Records.of(records).without(keys) for name, records in self.splits.items()}
         splits, problems = {name: kept[name] for name in kept if kept[name]}, (*self.problems, *problems)
         if "train" not in splits:
             raise DataError(f"{self.root}: has no usable training image", advice=first_problem(problems))
@@ -108,11 +90,11 @@ class Source(Format):
             raise DataError(message, advice=f"it has: {', '.join(self.classes)}")
         numbers = np.array([classes.index(c) if c in classes else -1 for c in self.classes], dtype=np.int64)
 
-        def renumber(record: Record) -> Record:
-            labels = numbers[record.target.labels]
-            return replace(record, target=replace(record.target, labels=labels).select(labels >= 0))
-
-        splits = {name: tuple(map(renumber, records)) for name, records in self.splits.items()}
+        records = self.records
+        columns = records.columns.with_labels(numbers)
+        ends = itertools.accumulate(map(len, self.splits.values()), initial=0)
+        spans = zip(self.splits, itertools.pairwise(ends), strict=True)
+        splits = {name: Records(columns, records.rows[start:end]) for name, (start, end) in spans}
         problems = self.problems
         if unknown:
             message = f"classes the detector does not know: {', '.join(unknown)}"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.records import Records
+from boxcrew.data.detection.source import Source
 
 
 def source_report(source: Source) -> dict[str, Any]:
@@ -15,17 +14,16 @@ def source_report(source: Source) -> dict[str, Any]:
         "root": str(source.root),
         "format": source.format,
         "classes": list(source.classes),
-        "splits": {name: _split_report(records, source.classes) for name, records in source.splits.items()},
+        "splits": {name: _split_report(source.split(name), source.classes) for name in source.splits},
         "problems": [problem.to_json() for problem in source.problems],
     }
 
 
-def _split_report(records: tuple[Record, ...], classes: tuple[str, ...]) -> dict[str, Any]:
-    labels = np.concatenate([record.target.labels for record in records])
-    counts = np.bincount(labels, minlength=len(classes))
+def _split_report(records: Records, classes: tuple[str, ...]) -> dict[str, Any]:
+    counts, labels = records.counts, records.label_counts(len(classes))
     return {
         "images": len(records),
-        "boxes": len(labels),
-        "images_without_boxes": sum(len(record.target) == 0 for record in records),
-        "boxes_by_class": dict(zip(classes, counts.tolist(), strict=True)),
+        "boxes": int(counts.sum()),
+        "images_without_boxes": int((counts == 0).sum()),
+        "boxes_by_class": dict(zip(classes, labels.tolist(), strict=True)),
     }

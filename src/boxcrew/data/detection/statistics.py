@@ -12,7 +12,7 @@ from boxcrew.core.types import Floats, Ints
 from boxcrew.core.units import counted
 from boxcrew.data.checks.box_repair import Floats64
 from boxcrew.data.checks.problem import MAX_IMBALANCE
-from boxcrew.data.detection.source import Record
+from boxcrew.data.detection.records import Record
 
 _FEW_BOXES = 20  # of a class in train; with fewer, AP is mostly chance
 _FEW_VAL_IMAGES = 50

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Bools, Ints
-from boxcrew.data.detection.source import ImageReader, Record
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import ImageReader
 from boxcrew.data.examples.example_set import ExampleOptions, ExampleSplit, Fetched, InMemory
 from boxcrew.data.images.cache import Pixels, SampleCache
 

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from boxcrew.core.types import Bools, Image, Ints
-from boxcrew.data.detection.source import ImageReader, Record
+from boxcrew.data.detection.records import KeyRows, Record, Records
+from boxcrew.data.detection.source import ImageReader
 
 REDUCTIONS = (1, 2, 4, 8)
 LOCK_SECONDS = 10.0  # the lock is held for microseconds
@@ -33,9 +34,9 @@ class ImageCache:
 
     def __init__(self, images: ImageReader, records: Iterable[Record], *, budget: int) -> None:
         self._images = images
-        known = list(records)
-        self._rows = {record.key: row for row, record in enumerate(known)}
-        most = sum(record.width * record.height * 3 for record in known) * 4 // 3  # all reductions of all
+        known = Records.of(records)
+        self._rows = KeyRows(known)
+        most = int(known.sizes.prod(axis=1).sum()) * 3 * 4 // 3  # all reductions of all
         self._pixels = _shared_zeros((min(budget, most),), np.uint8)
         self._used = _shared_zeros((1,), np.int64)  # bytes of `_pixels`
         # Where an image begins in `_pixels`, its height and its width.
@@ -43,7 +44,7 @@ class ImageCache:
 
     def read(self, record: Record, *, reduction: int = 1) -> Image:
         """Return pixels that must not be written to: they may be those of the cache."""
-        row = self._rows.get(record.key)
+        row = self._rows.find(record.key)
         if row is None:
             return self._images.read(record, reduction=reduction)
         key = (row, REDUCTIONS.index(reduction))

@@ -11,7 +11,8 @@ import numpy as np
 from boxcrew.core.errors import DataError
 from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Batch, Floats, Image, Ints, Sample, Target
-from boxcrew.data.detection.source import ImageReader, Record
+from boxcrew.data.detection.records import Record, Records
+from boxcrew.data.detection.source import ImageReader
 from boxcrew.data.loading.collate import collate
 from boxcrew.data.loading.extra_inputs import region_inputs
 from boxcrew.data.loading.loader import Fields, StepRequest, batches_of, eval_fields
@@ -102,9 +103,11 @@ class DetectionSamples:
         """Return the indices of each batch of an evaluation. Only images with inputs of the same size are in
         one batch: padding to a common size would make detections depend on the other images.
         """
-        indices: dict[Extent, list[int]] = {}
-        for index, record in enumerate(self.records):
-            indices.setdefault(self.pipeline.canvas_of(record.extent), []).append(index)
+        records = Records.of(self.records)
+        canvases = {extent: self.pipeline.canvas_of(extent) for extent in records.extents()}
+        indices: dict[Extent, list[int]] = {canvas: [] for canvas in canvases.values()}
+        for index, (width, height) in enumerate(records.sizes.tolist()):
+            indices[canvases[width, height]].append(index)
         return [request for group in indices.values() for request in batches_of(group, batch)]
 
     def _sample(self, pipeline: Pipeline, index: int, rng: np.random.Generator) -> tuple[Sample, View]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from boxcrew.core.boxes import iou
 from boxcrew.core.types import Floats
-from boxcrew.data.detection.source import Record
+from boxcrew.data.detection.records import Record
 
 _ENOUGH = 0.5  # of the objects, at IoU 0.5
 

@@ -22,7 +22,8 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.types import Floats
 from boxcrew.data.checks.scan import file_stamp
 from boxcrew.data.checks.threads import ProgressCallback, map_in_threads
-from boxcrew.data.detection.source import ImageReader, Record
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import ImageReader
 from boxcrew.data.proposals.methods import ProposalMethod
 
 _AT_ONCE = 16  # images whose proposals are stored together: a kill loses no more

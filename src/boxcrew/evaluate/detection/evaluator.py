@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from boxcrew.core.units import counted
-from boxcrew.data.detection.source import ImageReader, Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import ImageReader, Source
 from boxcrew.data.images.source_image import DecodedImage
 from boxcrew.data.loading.detection_samples import DetectionSamples, Regions, eval_image_batches
 from boxcrew.data.loading.workers import Workers

@@ -10,7 +10,7 @@ import numpy as np
 
 from boxcrew.core.types import Bools, Floats
 from boxcrew.data.checks.box_repair import Box
-from boxcrew.data.detection.source import Record
+from boxcrew.data.detection.records import Record
 from boxcrew.data.proposals.coverage import ProposalCoverage
 from boxcrew.data.transforms.pipeline import eval_pipeline
 from boxcrew.report.doctor.charts import LOST, Bins, heat_map, histogram, percent, share_bars

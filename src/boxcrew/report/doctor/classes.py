@@ -10,7 +10,8 @@ from itertools import chain, cycle, islice, starmap
 import numpy as np
 
 from boxcrew.data.checks.box_repair import Box
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source
 from boxcrew.data.detection.statistics import SplitStatistics
 from boxcrew.report.doctor.charts import bar, key, legend
 from boxcrew.report.doctor.markup import Html, element, join

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from boxcrew.data.detection.source import Record
+from boxcrew.data.detection.records import Record
 from boxcrew.evaluate.detection.suspects import KINDS, Suspect, SuspectKind
 from boxcrew.report.doctor.charts import legend
 from boxcrew.report.doctor.markup import Html, element, join

@@ -11,7 +11,8 @@ from pathlib import PurePosixPath
 
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.checks.problem import ACTIONS, Problem, ProblemKind
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source
 from boxcrew.data.images.reading import IMAGE_SUFFIXES, read_image
 from boxcrew.report.doctor.charts import LOST
 from boxcrew.report.doctor.markup import Html, element, join

@@ -16,7 +16,8 @@ from boxcrew.core.types import Target
 from boxcrew.data.checks.near_duplicates import NearDuplicate, near_duplicates
 from boxcrew.data.checks.problem import first_problem
 from boxcrew.data.checks.scan import scan
-from boxcrew.data.detection.source import Record, Source, open_source
+from boxcrew.data.detection.records import Record, Records
+from boxcrew.data.detection.source import Source, open_source
 from boxcrew.data.detection.statistics import DatasetAdvice, SplitStatistics, advise, split_statistics
 from boxcrew.data.proposals.coverage import ProposalCoverage, proposal_coverage
 from boxcrew.data.transforms.pipeline import TransformsConfig
@@ -101,7 +102,7 @@ def diagnose(config: RunConfig, screen: Screen, *, run: Path | None = None) -> D
     source = open_source(data.path, format=data.format, seed=config.seed, options=data.box_options())
     with screen.progress("checking the images") as progress:
         source = scan(source, workers=workers, progress=progress)
-    if not any(len(record.target) for record in chain.from_iterable(source.splits.values())):
+    if not source.records.counts.any():
         advice = first_problem(source.problems) or "annotate some images first"
         raise DataError(f"{data.path}: no image has a box", advice=advice)
     task = require_detection(config.task)
@@ -125,7 +126,8 @@ def diagnose(config: RunConfig, screen: Screen, *, run: Path | None = None) -> D
 
 def _measure_coverage(config: DetectionConfig, source: Source) -> AnchorCoverage | None:
     """Measure coverage over all splits, with `auto` adapted to the training split as a run does it."""
-    _, objects = counted_objects(*_targets(source.splits.get("train", ())))
+    train = Records.of(source.splits.get("train", ()))
+    _, objects = counted_objects(train.objects(), train.counts, train.sizes)
     adapted, _ = objects.adapt(config.detector, config.transforms)
     targets, sizes = _targets([*chain.from_iterable(source.splits.values())])
     return anchor_coverage(

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from boxcrew.core.types import Floats, Image
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.detection.evaluator import DetectionEvaluator
 from boxcrew.evaluate.detection.suspects import Suspect, suspects_of

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from boxcrew.core.boxes import area
-from boxcrew.core.types import Floats, Target
+from boxcrew.core.types import Floats
+from boxcrew.data.detection.records import Records
 from boxcrew.report.plots.style import ACCENT, INK, MUTED, PALE, SHADES, dress, new_figure, save, shorten
 
 if TYPE_CHECKING:
@@ -20,18 +21,15 @@ _MOST_POINTS = 5000  # of the scatter plot
 _LIMITS = (32, 96)  # COCO: sides of squares that divide small, medium and large
 
 
-def plot_labels(
-    targets: Sequence[Target], classes: Sequence[str], sizes: Sequence[tuple[int, int]], path: Path
-) -> None:
-    """Draw the labels of a data set; `sizes` is (width, height) of each target's image, in pixels."""
-    boxes = np.concatenate([np.zeros((0, 4), np.float32), *(target.boxes for target in targets)])
-    labels = np.concatenate([np.zeros(0, np.int64), *(target.labels for target in targets)])
-    counts = [len(target) for target in targets]
-    image_sizes = np.repeat(np.array(sizes, dtype=np.float32).reshape(-1, 2), counts, axis=0)
-    figure = new_figure(13.0, 7.4, f"{len(boxes):,} objects in {len(targets):,} images")
+def plot_labels(records: Records, classes: Sequence[str], path: Path) -> None:
+    """Draw the labels of a data set."""
+    objects, counts = records.objects(), records.counts
+    boxes, labels = objects.boxes, objects.labels
+    image_sizes = np.repeat(records.sizes.astype(np.float32), counts, axis=0)
+    figure = new_figure(13.0, 7.4, f"{len(boxes):,} objects in {len(records):,} images")
     layout = figure.add_gridspec(2, 4, height_ratios=(1.0, 1.05))
     _draw_classes(figure.add_subplot(layout[0, :]), labels, classes)
-    _draw_counts(figure.add_subplot(layout[1, 0]), counts)
+    _draw_counts(figure.add_subplot(layout[1, 0]), counts.tolist())
     _draw_sizes(figure.add_subplot(layout[1, 1]), boxes)
     _draw_shapes(figure.add_subplot(layout[1, 2]), boxes, image_sizes)
     _draw_centers(figure.add_subplot(layout[1, 3]), boxes, image_sizes)

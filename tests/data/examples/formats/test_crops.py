@@ -9,7 +9,7 @@ import pytest
 from boxcrew.core.types import Target
 from boxcrew.data.config import BoxOptions
 from boxcrew.data.detection.formats.voc import VocSource
-from boxcrew.data.detection.source import Record
+from boxcrew.data.detection.records import Record
 from boxcrew.data.examples.example_set import ExampleOptions, open_examples
 from boxcrew.data.examples.formats import crops
 from boxcrew.data.examples.formats.crops import SMALLEST_SIDE, open_crops

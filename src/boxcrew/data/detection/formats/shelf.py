@@ -9,7 +9,8 @@ from typing import ClassVar, Self
 
 from boxcrew.core.types import Image
 from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions
-from boxcrew.data.detection.source import SOURCES, Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import SOURCES, Source
 from boxcrew.data.embedded.shelf.layout import CLASSES
 from boxcrew.data.embedded.shelf.scene import draw_scene, make_scene
 from boxcrew.data.formats import EmbeddedFormat

@@ -14,7 +14,8 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import Registry
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.checks.threads import ProgressCallback
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source
 from boxcrew.data.images.reading import IMAGE_SUFFIXES, write_image
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
 
 from boxcrew.data.checks.problem import Problem
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source
 from boxcrew.data.detection.writers import WRITERS, ImageWriter
 
 _SUBSETS = {"train": "Train", "val": "Validation", "test": "Test"}  # as CVAT calls them

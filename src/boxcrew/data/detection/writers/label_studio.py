@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 from boxcrew.data.checks.problem import Problem
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source
 from boxcrew.data.detection.writers import WRITERS, ImageWriter, write_classes
 
 

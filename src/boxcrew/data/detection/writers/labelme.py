@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from boxcrew.data.checks.problem import Problem
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source
 from boxcrew.data.detection.writers import WRITERS, ImageWriter, write_classes
 
 _VERSION = "5.5.0"  # of LabelMe, whose files have had this structure for years

@@ -8,7 +8,8 @@ from pathlib import Path
 import yaml
 
 from boxcrew.data.checks.problem import Problem
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source
 from boxcrew.data.detection.writers import WRITERS, ImageWriter, lost_flags
 
 

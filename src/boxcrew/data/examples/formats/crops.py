@@ -12,7 +12,8 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.types import Bools
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.checks.scan import scan
-from boxcrew.data.detection.source import Record, Source, open_source
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import Source, open_source
 from boxcrew.data.examples.class_folders import is_annotated
 from boxcrew.data.examples.crops import CropList, ImageCrops, LazyCrops, Shape, choose_shape, read_crops
 from boxcrew.data.examples.example_set import (

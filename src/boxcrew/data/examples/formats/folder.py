@@ -12,7 +12,8 @@ from boxcrew.core.types import Image, Target
 from boxcrew.core.units import counted
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.checks.scan import scan_records
-from boxcrew.data.detection.source import SPLITS, Record
+from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.source import SPLITS
 from boxcrew.data.examples.box_files import refuse_box_files
 from boxcrew.data.examples.class_folders import (
     ClassFolder,
