@@ -92,6 +92,37 @@ HELP = {
       boxcrew watch run=runs/detect/train
       boxcrew watch run=runs/detect/train,runs/detect/train-2
     """,
+    "submit": """Hand a training to a scheduler: write its job, and submit it.
+
+    Usage:
+      boxcrew submit slurm|jobset|rayjob|sky [RECIPE] data=PATH out=DIR
+                     [key=value ...] [--dry-run]
+
+    Takes the settings of 'boxcrew train'. The training is planned for the nodes of
+    the cluster: the job asks for their cores, memory and GPUs. A job that is begun
+    again, after its time limit or a failure, goes on with the same run.
+
+    Settings:
+      out=DIR              directory or URL of the run, as the job sees it
+      submit.nodes=2       machines; 1:4 takes as many as there are (slurm, rayjob)
+      submit.node="2x24GB-gpu, 16 cores, 64GB"
+                           one of them; default: like this one
+      submit.data=PATH     where the job finds the data, if elsewhere than here
+      submit.file=FILE     file to write; default: a new one here
+      submit.time=4h       slurm: of one start; default: as predicted
+      submit.partition= submit.account=          slurm
+      submit.setup='. venv/bin/activate'         slurm and sky: runs before
+      submit.image=IMAGE submit.volume=CLAIM:/data submit.namespace=
+                                                 jobset and rayjob
+      submit.gpu=A100 submit.spot=false          sky
+      submit.restarts=10   after failures
+      --dry-run            write the file, submit nothing
+
+    Examples:
+      boxcrew submit slurm data=photos out=runs/a submit.nodes=2 --dry-run
+      boxcrew submit jobset data=photos submit.data=/data/photos out=/data/runs/a \\
+          submit.image=registry/boxcrew:1 submit.volume=photos:/data
+    """,
     "val": """Measure a trained network on a data set.
 
     Usage:

@@ -27,6 +27,7 @@ Words = Annotated[list[str] | None, typer.Argument(metavar="key=value", show_def
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, all else on stderr.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Show the plan and who does what; do not train.")]
 Assume = Annotated[str | None, typer.Option("--assume", metavar="MACHINE", help="Plan for another machine.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Write the file; submit nothing.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 _OF_TRAINING = frozenset(
@@ -118,8 +119,20 @@ def plan(
     _run(ctx, "plan", [*(words or []), *assumed], as_json=json)
 
 
+@app.command(help=HELP["submit"], cls=Command, context_settings=_SETTINGS)
+def submit(
+    ctx: typer.Context,
+    words: Words = None,
+    *,
+    json: Json = False,
+    dry_run: DryRun = False,
+    debug: Debug = False,
+) -> None:
+    _run(ctx, "submit", words, as_json=json, dry_run=dry_run)
+
+
 for _name in HELP:
-    if _name not in {"train", "plan"}:
+    if _name not in {"train", "plan", "submit"}:
         _add(_name)
 
 

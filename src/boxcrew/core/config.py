@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, get_args
@@ -182,20 +182,28 @@ def parse_words(words: Sequence[str], *, verbatim: Collection[str] = ()) -> tupl
     """
     positional: list[str] = []
     settings: Tree = {}
+    for key, text in split_words(words):
+        if key is None:
+            positional.append(_positional(text))
+        else:
+            put(settings, key, text if key in verbatim else _value(text, key))
+    return positional, settings
+
+
+def split_words(words: Sequence[str]) -> Iterator[tuple[str | None, str]]:
+    """Yield the key of each setting with its text, and None with each positional word, in their order."""
     rest = list(words)
     while rest:
         word = rest.pop(0)
         name, equals, value = word.lstrip("-").partition("=")
         if not word.startswith("--") and not equals:
-            positional.append(_positional(word))
+            yield None, word
             continue
         if not equals:
             value = rest.pop(0) if rest and not rest[0].startswith("--") and "=" not in rest[0] else "true"
         if not name:
             raise UsageError(f"{word}: not a setting", advice="write key=value, without spaces")
-        key = name.replace("-", "_")
-        put(settings, key, value if key in verbatim else _value(value, key))
-    return positional, settings
+        yield name.replace("-", "_"), value
 
 
 def _positional(word: str) -> str:

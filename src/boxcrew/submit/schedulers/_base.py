@@ -1,0 +1,93 @@
+"""The contract of a scheduler's files, and the registry of all schedulers."""
+
+from __future__ import annotations
+
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from boxcrew.core.errors import UsageError
+from boxcrew.core.registry import Registry
+from boxcrew.submit.resources import Resources
+from boxcrew.submit.settings import SubmitConfig
+
+GRACE = 60
+"""Seconds between the notice that a job has to leave, and its end: for a step and a checkpoint."""
+PORT = 29_400
+"""The port at which replicas of several nodes find each other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """What the user has asked for: known before anything is planned."""
+
+    settings: SubmitConfig
+    words: tuple[str, ...]  # of `boxcrew train`, without data= and out=
+    data: str  # as given here
+    out: str
+
+    @property
+    def name(self) -> str:
+        """The name of the run: the last part of its directory."""
+        return self.out.rstrip("/").rpartition("/")[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A training that is planned for the nodes of a cluster."""
+
+    submission: Submission
+    resources: Resources
+
+    @property
+    def settings(self) -> SubmitConfig:
+        return self.submission.settings
+
+    def command(self, data: str) -> list[str]:
+        """Return the words that train, on data where the job finds it."""
+        own = self.submission
+        return ["boxcrew", "train", *own.words, f"data={data}", f"out={own.out}"]
+
+
+class Scheduler(ABC):
+    """One kind of job file."""
+
+    program: ClassVar[str]  # that submits it
+    suffix: ClassVar[str]
+    is_elastic: ClassVar[bool] = False  # whether it can give a job a changing number of nodes
+
+    @abstractmethod
+    def check(self, submission: Submission) -> None:
+        """Raise `UsageError` if it needs something that was not given."""
+
+    @abstractmethod
+    def text(self, job: Job) -> str:
+        """Return the content of the file."""
+
+    @abstractmethod
+    def command(self, file: Path, settings: SubmitConfig) -> list[str]:
+        """Return the words that submit the file."""
+
+
+SCHEDULERS: Registry[Scheduler] = Registry("scheduler", "boxcrew.submit.schedulers")
+"""All schedulers by name; one joins with `SCHEDULERS.register("slurm")(Slurm())`."""
+
+
+def is_url(place: str) -> bool:
+    return "://" in place
+
+
+def quoted(words: Sequence[str]) -> str:
+    """Return a command for a shell, with a setting on each line."""
+    return " \\\n  ".join([shlex.join(words[:2]), *map(shlex.quote, words[2:])])
+
+
+def require_reachable(place: str, key: str, advice: str) -> None:
+    """Raise `UsageError` for a relative path: a job on another machine has no directory that it is in."""
+    if not is_url(place) and not place.startswith("/"):
+        raise UsageError(
+            f"{key}={place}: the job on another machine cannot know where this is", advice=advice
+        )
