@@ -121,6 +121,8 @@ def shortened(words: list[str]) -> list[str]:
         return replaced(words, [*TINY_NET, batch, "steps=1", "loader.workers=0"])
     if words[0] == "plan":
         return replaced(words, [*TINY, "trial=false"])
+    if words[0] == "submit":
+        return replaced(words, TINY)
     if words[0] == "tune":
         return replaced(words, [*QUICK, "trials=2"])
     if words[0] == "resume":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from boxcrew.core.errors import UsageError
+from boxcrew.core.units import counted
 from boxcrew.hardware.machine import Host, Machine
 from boxcrew.plan.plan import Plan
+from boxcrew.plan.request import ReplicaRange
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.propose import plan_before_trial
@@ -17,6 +19,8 @@ from boxcrew.train.run.explanation import explain
 
 _STEP = 256 * 1024**2
 """Bytes: memory is asked for in multiples."""
+_HEADROOM = 1.25
+"""Times the memory that the plan needs: the job plans again, within what it was given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,21 +36,32 @@ class Resources:
     gpus: int  # of a task
     seconds: float | None  # of the whole training, at most; None: not predicted
 
+    def with_a_task_each(self) -> Resources:
+        """Return the same with a task for each replica."""
+        num = self.replicas // self.tasks
+        return replace(
+            self,
+            tasks=self.replicas,
+            cores=max(1, self.cores // num),
+            memory=self.memory // num,
+            gpus=-(-self.gpus // num),
+        )
 
-def plan_resources(config: RunConfig, machine: Machine, nodes: tuple[int, int], screen: Screen) -> Resources:
+
+def plan_resources(config: RunConfig, machine: Machine, nodes: ReplicaRange, screen: Screen) -> Resources:
     """Plan the run for so many machines of a kind, the fewest and the most; show the plan. `UsageError` if it
     cannot be trained there.
     """
     others = [device.name for device in machine.accelerators if device.kind != "cuda"]
     if others:
         raise UsageError(f"submit.node={machine.headline()}: schedulers cannot be asked for {others[0]} here")
-    if nodes[1] == 1:
+    if nodes.most == 1:
         plans: Sequence[Plan] = explain(config, screen, machine).plans
         return _resources(plans, machine, tasks=1, replicas=max((len(p.replicas) for p in plans), default=1))
     each = _replicas_on_each(config, machine, nodes)
     if config.task.stages():
         raise UsageError(
-            f"submit.nodes={nodes[1]}: a training in stages runs on one node", advice="use submit.nodes=1"
+            f"submit.nodes={nodes.most}: a training in stages runs on one node", advice="use submit.nodes=1"
         )
     screen.info(f"each node: {machine.headline()} (assumed)")
     opened, task_data, task = open_task(config.with_absolute_path(), screen)
@@ -59,22 +74,22 @@ def plan_resources(config: RunConfig, machine: Machine, nodes: tuple[int, int], 
         _, plan = plan_before_trial(opened, machine, task_data, task, hosts=hosts, is_here=False)
         if plan.servers:
             raise UsageError("deploy.strategy=parameter_server: runs on one node", advice="submit.nodes=1")
-        screen.info(f"{num} nodes: {'; '.join((*plan.explain()[:1], *plan.expectations()[:1]))}")
+        screen.info(f"{counted(num, 'node')}: {'; '.join((*plan.explain()[:1], *plan.expectations()[:1]))}")
         plans.append(plan)
     return _resources(plans, machine, tasks=each, replicas=each)
 
 
-def _replicas_on_each(config: RunConfig, machine: Machine, nodes: tuple[int, int]) -> int:
+def _replicas_on_each(config: RunConfig, machine: Machine, nodes: ReplicaRange) -> int:
     """Return how many replicas a node has, if there are several: one for each GPU, or as settings say."""
     replicas = config.deploy.replicas
     if replicas == "auto":
         return max(1, len(machine.accelerators))
-    if not isinstance(replicas, int) or nodes[0] < nodes[1] or replicas % nodes[1]:
+    if not isinstance(replicas, int) or nodes.least < nodes.most or replicas % nodes.most:
         raise UsageError(
-            f"deploy.replicas={replicas}: cannot be divided among submit.nodes={nodes[0]}:{nodes[1]}",
+            f"deploy.replicas={replicas}: cannot be divided among submit.nodes={nodes}",
             advice="leave deploy.replicas= out: each node has one replica, or one for each of its GPUs",
         )
-    return replicas // nodes[1]
+    return replicas // nodes.most
 
 
 def _resources(plans: Sequence[Plan], machine: Machine, *, tasks: int, replicas: int) -> Resources:
@@ -90,7 +105,7 @@ def _resources(plans: Sequence[Plan], machine: Machine, *, tasks: int, replicas:
         tasks=tasks,
         replicas=replicas,
         cores=max(1, min(cores or own_cores, own_cores) // tasks),
-        memory=min(-(-memory // tasks // _STEP) * _STEP, machine.memory_bytes // tasks),
+        memory=min(math.ceil(_HEADROOM * memory / tasks / _STEP) * _STEP, machine.memory_bytes // tasks),
         gpus=-(-max((len(_gpus(plan)) for plan in plans), default=0) // tasks),
         seconds=(sum(times) if tasks == 1 else max(times)) if is_known else None,
     )

@@ -12,6 +12,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.units import counted, format_bytes, format_duration
 from boxcrew.hardware.assumed import assumed_machine
 from boxcrew.hardware.probe import probe_machine
+from boxcrew.plan.request import ReplicaRange
 from boxcrew.submit.resources import Resources, plan_resources
 from boxcrew.submit.schedulers import SCHEDULERS, Job, Scheduler, Submission
 from boxcrew.train.config import RunConfig
@@ -39,19 +40,22 @@ def write_job(scheduler: Scheduler, submission: Submission, config: RunConfig, s
     that the scheduler needs was not given; nothing is planned then.
     """
     settings = submission.settings
-    if settings.nodes[0] < settings.nodes[1] and not scheduler.is_elastic:
+    nodes = settings.node_range
+    if nodes.least < nodes.most and not scheduler.is_elastic:
         elastic = [name for name in SCHEDULERS.names() if SCHEDULERS.get(name).is_elastic]
         raise UsageError(
-            f"submit.nodes={settings.nodes[0]}:{settings.nodes[1]}: not for this scheduler: a job has one number",
+            f"submit.nodes={nodes}: {scheduler.program} gives a job a fixed number of nodes here",
             advice=f"write one number, or submit it to {' or '.join(elastic)}",
         )
     scheduler.check(submission)
     file = _new_file(settings.file, submission.name, scheduler.suffix)
     machine = probe_machine() if settings.node is None else assumed_machine(settings.node)
-    resources = plan_resources(config, machine, settings.nodes, screen)
+    resources = plan_resources(config, machine, nodes, screen)
+    if scheduler.starts_replicas:
+        resources = resources.with_a_task_each()
     with file.open("x", encoding="utf-8") as stream:
         stream.write(scheduler.text(Job(submission=submission, resources=resources)))
-    screen.info(f"job: {_describe(resources, settings.nodes)}")
+    screen.info(f"job: {_describe(resources, nodes)}")
     return Written(file=file, command=scheduler.command(file, settings), resources=resources)
 
 
@@ -67,7 +71,7 @@ def _new_file(file: Path | None, name: str, suffix: str) -> Path:
     return file
 
 
-def _describe(resources: Resources, nodes: tuple[int, int]) -> str:
+def _describe(resources: Resources, nodes: ReplicaRange) -> str:
     least, most = nodes
     where = counted(most, "node") if least == most else f"{least} to {most} nodes"
     gpus = f", {counted(resources.gpus * resources.tasks, 'GPU')}" if resources.gpus else ""

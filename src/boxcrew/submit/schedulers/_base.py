@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import Registry
+from boxcrew.plan.request import ReplicaRange
 from boxcrew.submit.resources import Resources
 from boxcrew.submit.settings import SubmitConfig
 
@@ -46,10 +47,22 @@ class Job:
     def settings(self) -> SubmitConfig:
         return self.submission.settings
 
-    def command(self, data: str) -> list[str]:
-        """Return the words that train, on data where the job finds it."""
-        own = self.submission
-        return ["boxcrew", "train", *own.words, f"data={data}", f"out={own.out}"]
+    @property
+    def replicas(self) -> ReplicaRange:
+        """The fewest and the most replicas on all nodes."""
+        least, most = self.settings.node_range
+        return ReplicaRange(least * self.resources.replicas, most * self.resources.replicas)
+
+    def command(self, data: str, *, states_replicas: bool = False) -> list[str]:
+        """Return the words that train, on data where the job finds it; with the number of replicas if nodes
+        come and go, or if the launcher does not know it.
+        """
+        own, (least, most) = self.submission, self.replicas
+        words = list(own.words)
+        if states_replicas or least < most:
+            words = [word for word in words if not word.startswith("deploy.replicas=")]
+            words.append(f"deploy.replicas={self.replicas if least < most else most}")
+        return ["boxcrew", "train", *words, f"data={data}", f"out={own.out}"]
 
 
 class Scheduler(ABC):
@@ -57,6 +70,7 @@ class Scheduler(ABC):
 
     program: ClassVar[str]  # that submits it
     suffix: ClassVar[str]
+    starts_replicas: ClassVar[bool] = False  # whether it starts them itself, also if there is one node
     is_elastic: ClassVar[bool] = False  # whether it can give a job a changing number of nodes
 
     @abstractmethod

@@ -50,7 +50,7 @@ class JobSet(Scheduler):
 
 def _job_spec(job: Job) -> Tree:
     """Return the specification of the batch Job that has the pods."""
-    num = job.resources.tasks * job.settings.nodes[1]
+    num = job.resources.tasks * job.settings.node_range.most
     training = container(
         job, CONTAINER, command=job.command(data_of(job.submission)), **_environment(job, num)
     )

@@ -17,17 +17,14 @@ _HEAD = {"cpu": "2", "memory": "4Gi"}
 
 
 class RayJob(Scheduler):
-    program, suffix, is_elastic = "kubectl", ".yaml", True
+    program, suffix, is_elastic, starts_replicas = "kubectl", ".yaml", True, True
 
     def check(self, submission: Submission) -> None:
         require_pods(submission)
 
     def text(self, job: Job) -> str:
-        least, most = (num * job.resources.tasks for num in job.settings.nodes)
-        replicas = str(most) if least == most else f"{least}:{most}"
-        own = job.command(data_of(job.submission))
-        words = [word for word in own if not word.startswith("deploy.replicas=")]
-        words += ["on=ray", f"deploy.replicas={replicas}"]
+        least, most = job.replicas
+        words = [*job.command(data_of(job.submission), states_replicas=True), "on=ray"]
         return to_text(
             {
                 "apiVersion": "ray.io/v1",

@@ -43,8 +43,8 @@ class Sky(Scheduler):
 
     def text(self, job: Job) -> str:
         task: Tree = {"name": job.submission.name, "resources": _resources(job)}
-        if job.settings.nodes[1] > 1:
-            task["num_nodes"] = job.settings.nodes[1]
+        if job.settings.node_range.most > 1:
+            task["num_nodes"] = job.settings.node_range.most
         data, mounts = _data(job.submission)
         if mounts:
             task["file_mounts"] = mounts
@@ -88,7 +88,7 @@ def _data(submission: Submission) -> tuple[str, Tree]:
 
 def _run(job: Job, data: str) -> str:
     words = quoted(job.command(data))
-    if job.settings.nodes[1] == 1:
+    if job.settings.node_range.most == 1:
         return f"{words}\n"
     tasks = job.resources.tasks
     return _RANKS.format(tasks=tasks, port=PORT, last=tasks - 1, words=words.replace("\n", "\n  "))

@@ -11,7 +11,7 @@ from boxcrew.core.errors import PREEMPTED
 from boxcrew.submit.schedulers._base import GRACE, SCHEDULERS, Job, Scheduler, Submission, quoted
 from boxcrew.submit.settings import SubmitConfig
 
-_LEAST_MINUTES = 10
+_STARTING = 10  # minutes: for the start, the evaluations, and leaving
 _MIB = 1024**2
 
 # SLURM tells this shell, not the training, that time is up: the shell passes it on and waits for the
@@ -61,7 +61,7 @@ class Slurm(Scheduler):
 
 def _options(job: Job) -> Iterator[str]:
     settings, resources = job.settings, job.resources
-    least, most = settings.nodes
+    least, most = settings.node_range
     yield f"--job-name={shlex.quote(job.submission.name)}"
     yield f"--nodes={least}" if least == most else f"--nodes={least}-{most}"
     yield f"--ntasks-per-node={resources.tasks}"
@@ -71,7 +71,7 @@ def _options(job: Job) -> Iterator[str]:
         yield f"--gpus-per-node={resources.gpus * resources.tasks}"
     seconds = settings.time or resources.seconds
     if seconds is not None:
-        yield f"--time={max(_LEAST_MINUTES, math.ceil((seconds + 2 * GRACE) / 60))}"  # minutes
+        yield f"--time={math.ceil(seconds / 60) + _STARTING}"
     if settings.partition:
         yield f"--partition={settings.partition}"
     if settings.account:
