@@ -119,10 +119,8 @@ def shortened(words: list[str]) -> list[str]:
         shared_out = any(word.startswith("deploy.shares=") for word in words)
         batch = "batch=8" if shared_out else "batch=4"  # the starter's, which the shares add up to
         return replaced(words, [*TINY_NET, batch, "steps=1", "loader.workers=0"])
-    if words[0] == "plan":
+    if words[0] in {"plan", "submit"}:
         return replaced(words, [*TINY, "trial=false"])
-    if words[0] == "submit":
-        return replaced(words, TINY)
     if words[0] == "tune":
         return replaced(words, [*QUICK, "trials=2"])
     if words[0] == "resume":
