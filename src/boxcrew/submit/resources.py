@@ -1,4 +1,4 @@
-"""What a training takes of each node of a cluster, from the plan that is made for such nodes."""
+"""The cores, memory and GPUs that a training takes of each node, from the plan that is made for such nodes."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ PORT = 29_400
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """What the user has asked for: known before anything is planned."""
+    """The wishes of the user, known before anything is planned."""
 
     settings: SubmitConfig
     words: tuple[str, ...]  # of `boxcrew train`, without data= and out=
