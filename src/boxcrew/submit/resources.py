@@ -1,4 +1,4 @@
-"""The cores, memory and GPUs that a training takes of each node, from the plan that is made for such nodes."""
+"""The cores, memory and GPUs that a training takes of each node, from the plan for such nodes."""
 
 from __future__ import annotations
 
