@@ -22,6 +22,8 @@ from boxcrew.data.transforms.view import View
 
 Array = npt.NDArray[Any]
 
+_UNUSED = sample_rng(0, 0, 0)  # an evaluation pipeline is not random
+
 
 @dataclass(frozen=True, kw_only=True)
 class PredictSeconds:
@@ -104,9 +106,8 @@ class DetectionPredictor(ABC):
         def read(reduction: int) -> Image:
             return image.read(reduction=reduction)
 
-        unused = sample_rng(0, 0, 0)  # an evaluation pipeline is not random
         nothing = Target.of([], [])
-        pixels, scene = self.pipeline.make_input(image.extent, nothing, read, unused, name=image.name)
+        pixels, scene = self.pipeline.make_input(image.extent, nothing, read, _UNUSED, name=image.name)
         pre = time.perf_counter() - proposed
         return PreparedImage(
             pixels=pixels,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,7 +12,7 @@ from boxcrew.runtime.choice import score_ranks
 
 _Exact = npt.NDArray[np.float64]
 
-_BLOCK = 64  # boxes that are compared at once: fewer take more calls, of more most are not needed
+_BLOCK = 64  # boxes that are compared at once: more have not room in an integer, and most are not needed
 
 
 def suppress(
@@ -33,27 +35,45 @@ def _best(boxes: Floats, labels: Ints, *, iou: float, most: int) -> list[int]:
     A block of boxes is compared with those that are kept, then with itself; those behind the last one to keep
     are not looked at.
     """
+    # In 64 bits as on the other side: overlaps near the limit must not differ.
+    sides = np.ascontiguousarray(boxes.T, np.float64)
+    exact = _Boxes(sides=sides, areas=(sides[2] - sides[0]) * (sides[3] - sides[1]), labels=labels)
     kept: list[int] = []
-    for start in range(0, len(boxes), _BLOCK):
-        block = np.arange(start, min(start + _BLOCK, len(boxes)))
-        if kept:
-            block = block[~_overlaps(boxes, labels, (block, np.array(kept)), iou=iou).any(axis=1)]
-        kept += block[_first_best(_overlaps(boxes, labels, (block, block), iou=iou))].tolist()
-        if len(kept) >= most:
-            break
+    with np.errstate(divide="ignore", invalid="ignore"):  # of empty boxes, which overlap nothing
+        for start in range(0, len(boxes), _BLOCK):
+            index = np.arange(start, min(start + _BLOCK, len(boxes)))
+            if kept:
+                better = exact.at(np.array(kept))
+                index = index[~_overlaps(exact.at(index), better, iou=iou).any(axis=1)]
+            block = exact.at(index)
+            kept += index[_first_best(_overlaps(block, block, iou=iou))].tolist()
+            if len(kept) >= most:
+                break
     return kept[:most]
 
 
-def _overlaps(boxes: Floats, labels: Ints, pairs: tuple[Ints, Ints], *, iou: float) -> Bools:
-    """Return for two lists of indices (A,) and (B,) which pairs overlap by more than `iou`: (A, B)."""
-    # In 64 bits as on the other side: overlaps near the limit must not differ.
-    first, second = (np.ascontiguousarray(boxes[index].T, np.float64) for index in pairs)
-    shared = _shared(first, second)
-    union = _areas(first)[:, None] + _areas(second)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Boxes:
+    """Boxes as they are compared."""
+
+    sides: _Exact  # (4, N) xyxy
+    areas: _Exact  # (N,)
+    labels: Ints  # (N,)
+
+    def at(self, index: Ints) -> _Boxes:
+        """Return some of the boxes."""
+        return _Boxes(
+            sides=self.sides.take(index, axis=1), areas=self.areas.take(index), labels=self.labels.take(index)
+        )
+
+
+def _overlaps(first: _Boxes, second: _Boxes, *, iou: float) -> Bools:
+    """Return for A boxes and B others which pairs overlap by more than `iou`: (A, B)."""
+    shared = _shared(first.sides, second.sides)
+    union = first.areas[:, None] + second.areas
     union -= shared
-    with np.errstate(divide="ignore", invalid="ignore"):  # of empty boxes, which overlap nothing
-        overlap: Bools = np.divide(shared, union, out=shared) > iou
-    overlap &= labels[pairs[0], None] == labels[pairs[1]]
+    overlap: Bools = np.divide(shared, union, out=shared) > iou
+    overlap &= first.labels[:, None] == second.labels
     return overlap
 
 
@@ -66,17 +86,14 @@ def _shared(first: _Exact, second: _Exact) -> _Exact:
     return shared
 
 
-def _areas(boxes: _Exact) -> _Exact:
-    areas: _Exact = (boxes[2] - boxes[0]) * (boxes[3] - boxes[1])
-    return areas
-
-
 def _first_best(overlaps: Bools) -> list[int]:
     """Return the boxes of a block that no better one which is kept overlaps, from their `overlaps` (N, N)."""
-    rows = np.packbits(overlaps, axis=1, bitorder="little")
+    bits = np.zeros((len(overlaps), _BLOCK // 8), np.uint8)
+    packed = np.packbits(overlaps, axis=1, bitorder="little")
+    bits[:, : packed.shape[1]] = packed
     kept, gone = [], 0  # a bit for each box
-    for index, row in enumerate(rows):
+    for index, row in enumerate(bits.view("<u8")[:, 0].tolist()):
         if not gone >> index & 1:
             kept.append(index)
-            gone |= int.from_bytes(row.tobytes(), "little")
+            gone |= row
     return kept
