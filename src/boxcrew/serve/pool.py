@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from boxcrew.serve.admission import Admission, Deadline, late
 from boxcrew.serve.uploads import client_gone
@@ -22,7 +23,9 @@ class Pool:
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
-        self._threads = ThreadPoolExecutor(admission.workers, thread_name_prefix="photo")
+        self._threads = ThreadPoolExecutor(
+            admission.workers, thread_name_prefix="photo", initializer=_spread(admission.workers)
+        )
 
     async def compute(
         self, works: Sequence[Callable[[], _T]], deadline: Deadline, gone: Awaitable[None]
@@ -30,14 +33,18 @@ class Pool:
         """Return the results of functions that are called in the threads, all before the deadline. `gone`
         returns when the client waits no more. What has not begun then, or when one fails, never begins.
         """
-        self._admission.add_photos(len(works))
-        futures = [self._submit(work) for work in works]
         watch = asyncio.ensure_future(gone)
+        futures: list[Future[_T]] = []
+        outcome = _Outcome(len(works))
+        timer = outcome.loop.call_later(deadline.remaining(), outcome.expire)
         try:
-            waiting = {asyncio.ensure_future(asyncio.wrap_future(future)) for future in futures}
-            await _first_problem(waiting, watch, deadline)
+            self._admission.add_photos(len(works))
+            watch.add_done_callback(outcome.leave)
+            futures += [self._submit(work, outcome) for work in works]
+            await outcome.ended
             return [future.result() for future in futures]
         finally:
+            timer.cancel()
             watch.cancel()
             for future in futures:
                 future.cancel()
@@ -50,41 +57,70 @@ class Pool:
         """Let the threads end; what waits is dropped."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _submit(self, work: Callable[[], _T]) -> Future[_T]:
+    def _submit(self, work: Callable[[], _T], outcome: _Outcome) -> Future[_T]:
         begun: list[float] = []
 
         def timed() -> _T:
             begun.append(time.perf_counter())
             return work()
 
-        def done(_: Future[_T]) -> None:
+        def done(future: Future[_T]) -> None:
             self._admission.remove_photo(time.perf_counter() - begun[0] if begun else None)
+            if not future.cancelled():
+                outcome.tell(future.exception())
 
         future = self._threads.submit(timed)
         future.add_done_callback(done)
         return future
 
 
-async def _first_problem(
-    waiting: set[asyncio.Future[_T]], watch: asyncio.Future[None], deadline: Deadline
-) -> None:
-    """Wait until all results are there; raise an error as soon as one fails, the client has gone, or the
-    deadline passes.
+class _Outcome:
+    """What becomes of the photos of a request: `ended` has no result until all are computed, or the first
+    error.
     """
-    everything = asyncio.ensure_future(asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION))
-    try:
-        both: set[asyncio.Future[Any]] = {everything, watch}
-        done, _ = await asyncio.wait(both, timeout=deadline.remaining(), return_when=asyncio.FIRST_COMPLETED)
-        if everything in done:
-            for each in waiting:
-                if each.done():
-                    each.result()
-            return
-        raise client_gone() if watch in done else late()
-    finally:
-        everything.cancel()
-        for each in waiting:
-            each.cancel()
-            with contextlib.suppress(BaseException):
-                if each.done():
-                    each.exception()  # asyncio complains about errors that nobody has looked at
+
+    def __init__(self, num: int) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self.loop.create_future()
+        self._num_left = num
+
+    def tell(self, error: BaseException | None) -> None:
+        """Count a photo that is computed, or has failed; called by its thread."""
+        with contextlib.suppress(RuntimeError):  # the service has ended without it
+            self.loop.call_soon_threadsafe(self._count, error)
+
+    def expire(self) -> None:
+        """End because the deadline has passed."""
+        self._fail(late())
+
+    def leave(self, watch: asyncio.Future[None]) -> None:
+        """End because the client has gone, unless it is only watched no more."""
+        if not watch.cancelled():
+            self._fail(watch.exception() or client_gone())
+
+    def _count(self, error: BaseException | None) -> None:
+        self._num_left -= 1
+        if error is not None:
+            self._fail(error)
+        elif self._num_left == 0 and not self.ended.done():
+            self.ended.set_result(None)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.ended.done():
+            self.ended.set_exception(error)
+
+
+def _spread(workers: int) -> Callable[[], None]:
+    """Return what each thread of a pool calls first. Of as many threads as there are cores, each stays on one
+    of its own: systems that see no cache which their cores share leave all of them where the first one is.
+    """
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    left = iter(cores if len(cores) == workers else ())
+
+    def pin() -> None:
+        core = next(left, None)
+        if core is not None:
+            with contextlib.suppress(OSError):  # it may be forbidden, and is only a matter of speed
+                os.sched_setaffinity(0, {core})
+
+    return pin

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import h11
@@ -29,10 +30,22 @@ _PIECE_BYTES = 64  # the mean of those that come after them, at least
 
 class _Connection(h11.Connection):
     """The state of a connection, which refuses a body in countless tiny chunks: each costs as much time as
-    thousands of bytes.
+    thousands of bytes. The head of an answer is sent with its first bytes: with each call of the system,
+    other threads may take the interpreter away.
     """
 
     _num_pieces = _num_bytes = 0
+    _head: Sequence[bytes] = ()
+
+    def send_with_data_passthrough(self, event: h11.Event) -> list[bytes] | None:
+        pieces = super().send_with_data_passthrough(event)
+        if pieces is None:
+            return None
+        if isinstance(event, h11.Response):
+            self._head = pieces
+            return []
+        pieces, self._head = [*self._head, *pieces], ()
+        return pieces
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         event = super().next_event()

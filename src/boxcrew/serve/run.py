@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from types import FrameType
 
+import cv2
 import uvicorn
 
 from boxcrew.core.errors import BoxcrewError
@@ -29,6 +30,7 @@ def serve(config: ServeConfig, sources: Sequence[ModelSource], announce: Callabl
     connect. `ModelError` if a model cannot be used.
     """
     limit_free_memory()
+    cv2.setNumThreads(1)  # photos are decoded beside each other already
     service = Service.of(config, sources)
     with listen(config.host, config.port) as listener:
         url = url_of(listener)
