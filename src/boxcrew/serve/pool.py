@@ -75,8 +75,8 @@ class Pool:
 
 
 class _Outcome:
-    """What becomes of the photos of a request: `ended` has no result until all are computed, or the first
-    error.
+    """The end of the wait for the photos of a request. `ended` has a result as soon as all are computed, or
+    an error as soon as one has failed.
     """
 
     def __init__(self, num: int) -> None:
