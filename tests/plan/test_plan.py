@@ -126,5 +126,8 @@ def test_clones_and_replicas_that_a_strategy_does_not_have_are_refused() -> None
     replicas = (Replica(clones=(Clone(device="cpu", share=4),)),) * 2
     with pytest.raises(UsageError, match="is for one replica, not 2"):
         plan_of(4, 4, strategy="clones", replicas=replicas)
-    with pytest.raises(UsageError, match="ddp has one clone in each replica"):
-        plan_of(4, 4, strategy="ddp")
+    with pytest.raises(UsageError, match="fsdp has one clone in each replica"):
+        plan_of(4, 4, strategy="fsdp")
+    both = (Clone(device="cuda:0", share=4), Clone(device="cuda:1", share=4))
+    with pytest.raises(UsageError, match="ddp has the clones of a replica on one device"):
+        plan_of(4, 4, strategy="ddp", device="cuda:0", replicas=(Replica(clones=both),))

@@ -98,6 +98,9 @@ class Batch:
     # What the network is given besides the images, by name and in this order. Detection with regions:
     # `regions` (B, R, 4) in pixels of the input, and `regions_valid` (B, R).
     extra: Mapping[str, Tensor] = field(default_factory=dict)
+    # The shares of this replica's other clones, in their order. Each is padded by itself, so that it is the
+    # same whoever computes it.
+    others: tuple[Batch, ...] = ()
 
     def __post_init__(self) -> None:
         if vars(self)["draws"] is None:
@@ -107,6 +110,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    @property
+    def shares(self) -> tuple[Batch, ...]:
+        """The shares of all clones of this replica: this one and the others."""
+        return (self, *self.others)
 
     def to(self, device: torch.device | str, **options: Any) -> Batch:
         """Return a copy on `device`; `options` are those of `Tensor.to`, for the inputs alone."""

@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from boxcrew.core.errors import BoxcrewError, DataError, first_line
 from boxcrew.core.registry import Registry
 from boxcrew.core.torch_tools.foreach import copy_all, divide_all, multiply_all, norms_of
 from boxcrew.core.torch_tools.recompute import recomputing
-from boxcrew.core.torch_tools.tracked_weights import track_weights
+from boxcrew.core.torch_tools.tracked_weights import track_weights, tracked_buffers
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.execution import PlanProcess
@@ -32,6 +32,20 @@ HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 Module = TypeVar("Module", bound=nn.Module)
 
 
+class StepSums(NamedTuple):
+    """The sums over a step besides gradients."""
+
+    losses: Losses
+    num_samples: int
+    used: Sequence[float] = ()  # 1 for each parameter or layer that was used, else 0
+
+    def as_numbers(self, like: Tensor) -> Tensor:
+        """Return all numbers in one row, of the type and on the device of `like`."""
+        weight, terms = self.losses.weight, self.losses.terms.values()
+        sums = torch.stack([weight.new_tensor(self.num_samples), weight, *terms]).to(like)
+        return torch.cat((sums, like.new_tensor(self.used)))
+
+
 class Deployment(PlanProcess):
     """A plan in one process, as a training loop uses it; one subclass for each strategy.
 
@@ -40,11 +54,14 @@ class Deployment(PlanProcess):
     the others serve until they may go on.
     """
 
+    computes_in_turn = False  # whether one clone of this process computes after the other
+
     def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         super().__init__(plan, devices, group)
         self.format = FORMATS[plan.memory_format]
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=plan.precision == "fp16")
         self._saved_buffers: list[Tensor] = []  # of the task, as they were before the step
+        self._tracked_before: list[Tensor] = []  # those of them that are tracked before the step is computed
 
     @abstractmethod
     def forward_backward(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
@@ -109,6 +126,7 @@ class Deployment(PlanProcess):
         If memory runs out the step is done again in twice as many micro-batches, and so are those after it.
         That changes nothing but the statistics of BatchNorms in training mode, which see one at a time.
         """
+        self._tracked_before = [buffer.clone() for buffer in tracked_buffers(task)]
         # Before buffers are saved: a replica without a sample restores them, and must keep what this updates.
         track_weights(task, self.gather_parameter)
         self._save_buffers(task)
@@ -148,7 +166,7 @@ class Deployment(PlanProcess):
         moved = samples.to(device, memory_format=self.format_of(samples.inputs))
         half = HALF.get(self.plan.precision)
         autocast = nullcontext() if half is None else torch.autocast(device.type, dtype=half)
-        draws_alone = len(self.own_clones) == 1
+        draws_alone = self.computes_in_turn or len(self.own_clones) == 1
         recompute = recomputing(task, draws_alone=draws_alone) if self.plan.recompute else nullcontext()
         with autocast, recompute:
             losses: Losses = task(moved, phase)
@@ -157,16 +175,22 @@ class Deployment(PlanProcess):
     def backward(self, loss: Tensor) -> None:
         self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
-    def all_reduce_losses(
-        self, own: Losses, num_samples: int, used: Sequence[float] = ()
-    ) -> tuple[Losses, list[float]]:
-        """Add up losses and `used` (1 for each parameter or layer that was used, else 0) over all replicas:
-        all that they need besides gradients, in one message.
+    def all_reduce_losses(self, own: Sequence[tuple[int, StepSums]], *, num_rows: int = 1) -> StepSums:
+        """Add up the sums of all replicas: all that they need besides gradients, in one message.
+
+        Each of this replica's `own` sums belongs to a row. Rows are added in their order, so that the result
+        does not depend on who has computed which.
         """
         exact = torch.float32 if self.device.type == "mps" else torch.float64  # MPS has no float64
-        sums = torch.stack([own.weight.new_tensor(num_samples), own.weight, *own.terms.values()]).to(exact)
-        numbers = torch.cat((sums, torch.tensor(used, dtype=exact, device=self.device)))
-        self.group.all_reduce(numbers)
+        first = own[0][1]
+        rows = torch.zeros(num_rows, 2 + len(first.losses.terms) + len(first.used), dtype=exact)
+        rows = rows.to(self.device)
+        for row, sums in own:
+            rows[row] += sums.as_numbers(rows)
+        self.group.all_reduce(rows)
+        numbers = rows[0]
+        for row in range(1, num_rows):
+            numbers = numbers + rows[row]
         with self.group.waiting():  # on an accelerator the sum is only there once it is read
             num_samples = int(numbers[0])
         if not num_samples:
@@ -174,18 +198,21 @@ class Deployment(PlanProcess):
                 f"none of the {self.plan.batch} samples of a step could be read by any replica",
                 advice="check that the data set is still in its place",
             )
-        weight, *values = numbers[1 : len(sums)].to(own.weight.dtype)
-        total = Losses(terms=dict(zip(own.terms, values, strict=True)), weight=weight)
-        return total, numbers[len(sums) :].tolist()
+        num_sums = 2 + len(first.losses.terms)
+        weight, *values = numbers[1:num_sums].to(first.losses.weight.dtype)
+        total = Losses(terms=dict(zip(first.losses.terms, values, strict=True)), weight=weight)
+        return StepSums(losses=total, num_samples=num_samples, used=numbers[num_sums:].tolist())
 
     def _split_further(self, num_samples: int, error: RuntimeError | ValueError | MemoryError) -> None:
         """Double the micro-batches of a step if that may help; else raise the error. It cannot with several
-        replicas: all would have to, and may be waiting for our gradients already.
+        replicas: all would have to, and may be waiting for our gradients already. Nor if clones compute in
+        turn, whose samples it would change.
         """
         parts = self.execution.num_micro_batches
         out_of_memory = is_out_of_memory(error)
         reason = first_line(error)
-        if out_of_memory and self.group.num_replicas > 1:
+        in_turn = self.computes_in_turn and len(self.plan.clones) > 1
+        if out_of_memory and (self.group.num_replicas > 1 or in_turn):
             raise BoxcrewError(
                 f"replica {self.group.rank}: too little memory for a step in {parts} micro-batches: {reason}",
                 advice=f"deploy.accumulation={min(2 * parts, self.plan.batch)} needs less memory",
@@ -240,6 +267,20 @@ class Deployment(PlanProcess):
         """Undo `gradients` if no step is made: clear them and restore the buffers (BatchNorm statistics)."""
         task.zero_grad(set_to_none=True)
         self.restore_buffers(task)
+
+    def abandon(self, task: nn.Module) -> None:
+        """Undo `gradients`, also if it has failed at any point: the step can be done again, with the same
+        result. Collectives that others have left are not waited for.
+        """
+        self.discard(task)
+        copy_all(tracked_buffers(task), self._tracked_before)
+
+    def regroup(self, group: ReplicaGroup) -> None:
+        """Go on in another group, between steps or after `abandon`: its replicas divide the clones anew. Only
+        strategies whose replicas have the full state can.
+        """
+        self.group = group
+        self.execution = self.execution.with_replicas(group.num_replicas)
 
     def _save_buffers(self, task: nn.Module) -> None:
         """Copy the buffers (statistics and counters of BatchNorms), if possible over the earlier copies."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -11,6 +12,7 @@ from typing import Any, Self
 import torch
 
 from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.types import Batch
 from boxcrew.core.units import format_bytes
 from boxcrew.deploy.devices import Devices, on_own_cores
 from boxcrew.deploy.memory import data_memory, keep_freed_memory, memory_limit
@@ -34,7 +36,7 @@ class RunStatus:
 class Execution:
     """The plan as its steps are really executed: what may change while it runs. Replaced, never changed."""
 
-    plan: Plan  # with more accumulation than was planned, once memory has run out
+    plan: Plan  # with more accumulation once memory has run out, and with the replicas that there are now
     min_micro_batches: int = 1  # micro-batches of a step that memory has shown to be needed
 
     @property
@@ -48,6 +50,10 @@ class Execution:
         plan = Plan.of(self.plan.tree() | {"accumulation": num}) if more else self.plan
         return Execution(plan=plan, min_micro_batches=max(num, self.min_micro_batches))
 
+    def with_replicas(self, num: int) -> Execution:
+        """Return one whose clones are dealt to so many replicas."""
+        return Execution(plan=self.plan.with_replicas(num), min_micro_batches=self.min_micro_batches)
+
 
 class PlanProcess:
     """One process of a plan. Used as a context: entering sets the process up, leaving restores it."""
@@ -58,6 +64,7 @@ class PlanProcess:
         self.plan, self.devices, self.group = plan, devices, group
         self.execution = Execution(plan=plan)
         self.device = devices.find(plan.parameter_device)  # of the parameters that are updated
+        self._draws: str | None = None  # what the random numbers of layers are drawn from; None: anything
 
     @property
     def is_chief(self) -> bool:
@@ -67,7 +74,12 @@ class PlanProcess:
     @property
     def own_clones(self) -> Sequence[Clone]:
         """The clones that this process computes."""
-        return self.plan.replicas[self.group.rank].clones
+        return self.execution.plan.replicas[self.group.rank].clones
+
+    @property
+    def own_indices(self) -> range:
+        """The indices of these clones among all of the plan."""
+        return self.execution.plan.clones_of(self.group.rank)
 
     def barrier(self) -> None:
         """Wait for all replicas before a step: one that waits for another's data must not seem stuck."""
@@ -84,9 +96,18 @@ class PlanProcess:
         return [position for piece in ranges for position in piece]
 
     @property
-    def num_remote_samples(self) -> int:
-        """The number of samples of a step that other processes compute."""
-        return 0 if self.group.num_replicas == 1 else self.plan.batch - len(self.positions)
+    def share_sizes(self) -> list[int] | None:
+        """The number of these samples that each clone of this process computes, if `gradients` gets a share
+        for each of them; None: it gets one batch.
+        """
+        return None
+
+    def num_samples(self, batch: Batch) -> int:
+        """Return the samples of the last step, of which this process had `batch`. Samples that others could
+        not read are counted too: this one does not know them.
+        """
+        remote = 0 if self.group.num_replicas == 1 else self.plan.batch - len(self.positions)
+        return remote + (0 if batch.is_blank else len(batch))
 
     def all_reduce_status(self, status: RunStatus) -> RunStatus:
         """Return the chief's clock, and whether any replica wants to stop. Collective."""
@@ -114,6 +135,20 @@ class PlanProcess:
         """Execute the chief's commands, on all other replicas, until an empty one comes."""
         while not self.has_full_state and (command := self.group.broadcast_text("")):
             execute(command)
+
+    def seed_step(self, draws: str) -> None:
+        """Let layers draw random numbers from this text and the clone alone: they are the same after a resume
+        or a rollback, and on any replica, and nothing has to be stored.
+        """
+        self._draws = draws
+        self.seed_clone(self.own_indices.start)
+
+    def seed_clone(self, clone: int) -> None:
+        """Seed the random numbers of the clone with this index, if the step has `seed_step`."""
+        if self._draws is not None:
+            # numpy's SeedSequence would take 2 % of a step of a small network.
+            digest = hashlib.blake2b(f"{self._draws} {clone}".encode(), digest_size=8).digest()
+            self.seed(int.from_bytes(digest, "little"))
 
     def seed(self, value: int) -> None:
         """Seed the random numbers that layers draw, on all devices."""

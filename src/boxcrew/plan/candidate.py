@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Device, Machine
+from boxcrew.plan.dealing import distribute
 from boxcrew.plan.observed import Observed
-from boxcrew.plan.plan import MemoryFormat, Plan, Precision, Strategy, distribute
+from boxcrew.plan.plan import MemoryFormat, Plan, Precision, Strategy
 from boxcrew.plan.request import PlanRequest
 
 CHOICES = (

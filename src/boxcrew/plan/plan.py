@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from itertools import chain
 from typing import Any, Literal, Self
 
@@ -12,6 +11,7 @@ from pydantic import Field, model_validator
 from boxcrew.core.config import Config
 from boxcrew.core.errors import UsageError
 from boxcrew.core.units import counted, format_bytes
+from boxcrew.plan.dealing import deal, distribute, micro_batch_sizes
 from boxcrew.plan.prediction import Prediction
 
 Strategy = Literal["single", "clones", "ddp", "fsdp", "parameter_server"]
@@ -50,6 +50,9 @@ class Plan(Config):
     accumulation: int = Field(default=1, ge=1)  # micro-batches per step: the same gradient in less memory
     recompute: bool = False  # activations in backward instead of keeping them: the same in less memory
     batch_norm: BatchNorm = "first"
+    exact: bool = (
+        True  # strategy ddp adds up in the order of clones: the same bits for any number of replicas
+    )
     precision: Precision = "fp32"
     memory_format: MemoryFormat = "contiguous"
     threads: int = Field(ge=1)  # of a replica's process, shared by its clones on the CPU
@@ -75,7 +78,7 @@ class Plan(Config):
         home, shares = self.parameter_device, [clone.share for clone in self.clones]
         total = " + ".join(map(str, shares))
         yield sum(shares) != self.batch, f"the clones' shares {total} do not add up to batch {self.batch}", ""
-        for replica in self.replicas:
+        for replica in self.replicas if self.strategy != "ddp" else ():
             names = [clone.device for clone in replica.clones if clone.device != "cpu"]
             for name in names:
                 problem = f"two clones of one process on {name}: they would wait for each other"
@@ -95,7 +98,14 @@ class Plan(Config):
         alone = [clone.device for clone in self.clones] == [home]
         yield strategy == "single" and not alone, f"{name} has one clone, on the parameter device", ""
         if strategy in {"ddp", "fsdp"}:
-            yield len(self.clones) > num, f"{name} has one clone in each replica", ""
+            if strategy == "fsdp":
+                yield len(self.clones) > num, f"{name} has one clone in each replica", ""
+            each = [{clone.device for clone in replica.clones} for replica in self.replicas]
+            yield max(map(len, each)) > 1, f"{name} has the clones of a replica on one device", ""
+            waits = self.batch_norm == "synced" and len(self.clones) > num
+            problem = "batch_norm synced needs all clones at the same layer: one clone in each replica"
+            advice = "use deploy.batch_norm=first or frozen, or as many deploy.replicas= as clones"
+            yield waits, problem, advice
             is_half = strategy == "fsdp" and self.precision == "fp16"
             advice = "use deploy.precision=bf16 or fp32, or deploy.strategy=ddp"
             yield is_half, f"{name} does not compute in fp16", advice
@@ -173,28 +183,59 @@ class Plan(Config):
 
     def replica_ranges(self, replica: int) -> list[range]:
         """Return the positions within a step of a replica's samples: one range for each micro-batch."""
-        clones = self._clones_of(replica)
+        clones = self.clones_of(replica)
         ranges, start = [], 0
         for counts in self.split(self.batch):
             begin = start + sum(counts[: clones.start])
-            ranges.append(range(begin, begin + sum(counts[clones])))
+            ranges.append(range(begin, begin + sum(counts[clones.start : clones.stop])))
             start += sum(counts)
         return ranges
+
+    def clone_positions(self, clone: int) -> list[int]:
+        """Return the positions within a step of a clone's samples, whichever replica computes it."""
+        positions: list[int] = []
+        start = 0
+        for counts in self.split(self.batch):
+            begin = start + sum(counts[:clone])
+            positions += range(begin, begin + counts[clone])
+            start += sum(counts)
+        return positions
+
+    def clone_split(self, clone: int, num_samples: int) -> list[int]:
+        """Return how many of the samples of a clone that could be read are in each micro-batch."""
+        sizes = []
+        for counts in self.split(self.batch):
+            sizes.append(min(counts[clone], num_samples))
+            num_samples -= sizes[-1]
+        return sizes
 
     def replica_split(self, replica: int, num_samples: int) -> list[list[int]]:
         """Return how many of the samples that a replica could read each clone computes, per micro-batch."""
         if len(self.replicas) == 1:
             return self.split(num_samples)
-        micro_batches = [counts[self._clones_of(replica)] for counts in self.split(self.batch)]
+        own = self.clones_of(replica)
+        micro_batches = [counts[own.start : own.stop] for counts in self.split(self.batch)]
         for counts in micro_batches:
             for index, count in enumerate(counts):
                 counts[index] = min(count, num_samples)
                 num_samples -= counts[index]
         return micro_batches
 
-    def _clones_of(self, replica: int) -> slice:
+    def clones_of(self, replica: int) -> range:
+        """Return the indices of a replica's clones."""
         first = sum(len(earlier.clones) for earlier in self.replicas[:replica])
-        return slice(first, first + len(self.replicas[replica].clones))
+        return range(first, first + len(self.replicas[replica].clones))
+
+    def with_replicas(self, num: int) -> Self:
+        """Return the plan with its clones dealt to another number of replicas; further ones have the device
+        of the last.
+        """
+        devices = [replica.clones[0].device for replica in self.replicas]
+        replicas = [
+            [{"device": devices[min(rank, len(devices) - 1)], "share": self.clones[i].share} for i in own]
+            for rank, own in enumerate(deal(len(self.clones), num))
+        ]
+        return type(self).of(self.tree() | {"replicas": [{"clones": clones} for clones in replicas]})
 
     def with_reason(self, reason: str) -> Plan:
         """Return a copy of the plan with another reason."""
@@ -236,31 +277,3 @@ class Plan(Config):
         if len(self.clones) == 1:
             return self.clones[0].device
         return " + ".join(f"{clone.device} ({clone.share})" for clone in self.clones)
-
-
-def micro_batch_sizes(num_samples: int, accumulation: int) -> list[int]:
-    """Divide samples into at most `accumulation` sizes, as equal as possible, the larger ones first."""
-    num = min(accumulation, num_samples)
-    return [num_samples // num + (index < num_samples % num) for index in range(num)]
-
-
-@cache
-def distribute(shares: tuple[int, ...], num_samples: int, accumulation: int) -> tuple[tuple[int, ...], ...]:
-    """Return how many samples of each micro-batch every clone gets. In a full batch each gets its share.
-
-    The first clone gets one sample of every micro-batch, even if its share is smaller, because its BatchNorm
-    statistics are kept. Each next sample goes to the clone that is furthest behind its share.
-    """
-    sizes = micro_batch_sizes(num_samples, accumulation)
-    rest = (max(0, shares[0] - len(sizes)), *shares[1:])
-    given, total, micro_batches = [0] * len(shares), 0, []
-    for size in sizes:
-        counts = [1] + [0] * (len(shares) - 1)
-        total += size - 1
-        for _ in range(size - 1):
-            behind = [share * total - had * sum(rest) for share, had in zip(rest, given, strict=True)]
-            furthest = behind.index(max(behind))
-            given[furthest] += 1
-            counts[furthest] += 1
-        micro_batches.append(tuple(counts))
-    return tuple(micro_batches)

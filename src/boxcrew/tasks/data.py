@@ -56,6 +56,7 @@ class LoaderOptions:
     seed: int
     workers: Workers = field(default_factory=Workers)
     positions: Sequence[int] | None = None  # indices within a step of the samples to load here; None: all
+    share_sizes: Sequence[int] | None = None  # how many of them each of several clones computes, in order
     largest: bool = False  # inputs of several sizes always have the largest, for measurements
     mixed_steps: int | None = None  # the first steps, whose samples may be made of several; None: all
 

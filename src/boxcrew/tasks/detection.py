@@ -296,6 +296,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
             batch=options.batch,
             workers=options.workers,
             positions=options.positions,
+            share_sizes=options.share_sizes,
         )
 
     @property

@@ -167,6 +167,7 @@ class ExampleData(TaskData[ExampleConfigT, ExampleFacts, EvaluationT], Generic[E
             batch=options.batch,
             workers=options.workers,
             positions=options.positions,
+            share_sizes=options.share_sizes,
         )
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -153,14 +154,15 @@ def test_resumed_is_the_same_as_never_stopped(make_trainer: MakeTrainer, split: 
     assert [r.loss for r in other.reports] == [r.loss for r in diary.reports[split:]]
 
 
-def test_every_step_and_replica_draws_other_numbers(make_trainer: MakeTrainer) -> None:
+def test_every_step_and_clone_and_phase_draws_other_numbers(make_trainer: MakeTrainer) -> None:
     seeds = set()
-    for step, rank in ((0, 0), (1, 0), (0, 1), (1, 1)):
+    for step, clone, is_first in itertools.product((0, 1), (0, 1), (True, False)):
         trainer = make_trainer(Dropping())
-        trainer.step, trainer.deployment.group.rank = step, rank
-        trainer._seed_step()
+        trainer.step = step
+        trainer._seed_phase("train", is_first=is_first)
+        trainer.deployment.seed_clone(clone)
         seeds.add(torch.initial_seed())
-    assert len(seeds) == 4
+    assert len(seeds) == 8
 
 
 def test_batches_may_come_from_others_in_the_middle_of_a_run(make_trainer: MakeTrainer) -> None:

@@ -8,7 +8,7 @@ before forward.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +26,18 @@ class TrackedParametrization(nn.Module, ABC):
 @torch.no_grad()
 def track_weights(module: nn.Module, gather: Callable[[Tensor], Tensor] = lambda weight: weight) -> None:
     """Update all tracked parametrizations inside. `gather` returns the full weight of one that is sharded."""
+    for weight, parametrization in _tracked(module):
+        parametrization.track(gather(weight.original))
+
+
+def tracked_buffers(module: nn.Module) -> list[Tensor]:
+    """Return the buffers that `track_weights` updates."""
+    return [buffer for _, parametrization in _tracked(module) for buffer in parametrization.buffers()]
+
+
+def _tracked(module: nn.Module) -> Iterator[tuple[ParametrizationList, TrackedParametrization]]:
     for weight in module.modules():
         if isinstance(weight, ParametrizationList):
             for parametrization in weight:
                 if isinstance(parametrization, TrackedParametrization):
-                    parametrization.track(gather(weight.original))
+                    yield weight, parametrization

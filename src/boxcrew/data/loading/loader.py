@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -71,7 +71,8 @@ class SampleMaker(Protocol):
 class TrainLoader:
     """Yields augmented batches without end: step s has positions s * batch … (s + 1) * batch of the order.
 
-    With `positions`, only the samples at these positions of each step are made: a replica's share.
+    With `positions`, only the samples at these positions of each step are made: those of one replica. With
+    `share_sizes` they are those of several clones, one after the other: each share is a batch of its own.
     """
 
     def __init__(
@@ -82,12 +83,15 @@ class TrainLoader:
         batch: int,
         workers: Workers | None = None,
         positions: Sequence[int] | None = None,
+        share_sizes: Sequence[int] | None = None,
     ) -> None:
         self._maker = maker
         self._order = order
         self._batch = batch
         self._workers = workers or Workers()
         self._positions = np.array(range(batch) if positions is None else positions, dtype=np.int64)
+        ends = np.cumsum((len(self._positions),) if share_sizes is None else share_sizes)
+        self._shares = np.split(self._positions, ends[:-1])
 
     def batches(self, start_step: int = 0, num_steps: int | None = None) -> Iterator[Batch]:
         """Yield the batches from `start_step` on. A sample that cannot be read is left out and named in
@@ -97,13 +101,15 @@ class TrainLoader:
         steps = itertools.count(start_step)
         chosen = steps if num_steps is None else itertools.islice(steps, num_steps)
         for fields in fetch_all(self._fields, chosen, self._workers):
-            if fields["is_blank"] and len(self._positions) == self._batch:
+            others = tuple(Batch(**each) for each in fields.pop("others"))
+            batch = Batch(**fields, others=others)
+            if len(self._positions) == self._batch and all(share.is_blank for share in batch.shares):
                 raise DataError(
                     f"none of the {self._batch} {self._maker.noun} of a step could be read; "
-                    f"the first: {fields['skipped'][0]}",
+                    f"the first: {batch.skipped[0]}",
                     advice="check that the data set has not been moved or deleted",
                 )
-            yield Batch(**fields)
+            yield batch
 
     def _fields(self, step: int) -> Fields:
         """Return the fields of a step's batch; runs in the loader processes."""
@@ -111,7 +117,9 @@ class TrainLoader:
         request = StepRequest(
             seed=self._order.seed, step=step, epochs=epochs, indices=indices, positions=self._positions
         )
-        return dict(vars(self._maker.make(request)))
+        shares = [self._maker.make(replace(request, positions=positions)) for positions in self._shares]
+        first, *others = (dict(vars(share)) for share in shares)
+        return {**first, "others": [{**each, "others": ()} for each in others]}
 
 
 def batches_of(indices: Sequence[int], batch: int) -> list[Ints]:

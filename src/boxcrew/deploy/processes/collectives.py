@@ -68,6 +68,16 @@ class ReplicaGroup:
         """Begin an `all_reduce`. The tensor must not be touched before the returned function was called."""
         return lambda: None
 
+    def all_to_all_async(
+        self, received: Tensor, sent: Tensor, received_sizes: list[int], sent_sizes: list[int]
+    ) -> Wait:
+        """Begin to send each replica its piece of `sent`, and to receive a piece from each; both are flat."""
+        raise NotImplementedError("a replica alone has nobody to send to")
+
+    def all_gather_async(self, whole: Tensor, piece: Tensor) -> Wait:
+        """Begin to fill the flat `whole` with the pieces of all replicas, which have one size."""
+        raise NotImplementedError("a replica alone has nobody to gather from")
+
     def all_reduce_servers(self, tensor: Tensor) -> None:
         """Replace the tensor by the sum of those of all parameter servers, in place."""
 
@@ -142,7 +152,21 @@ class DistributedGroup(ReplicaGroup):
             dist.all_reduce(tensor, group=self._replicas)
 
     def all_reduce_async(self, tensor: Tensor) -> Wait:
-        work = dist.all_reduce(tensor, group=self._replicas, async_op=True)
+        return self._wait_for(dist.all_reduce(tensor, group=self._replicas, async_op=True))
+
+    def all_to_all_async(
+        self, received: Tensor, sent: Tensor, received_sizes: list[int], sent_sizes: list[int]
+    ) -> Wait:
+        sizes = (received_sizes, sent_sizes)
+        return self._wait_for(
+            dist.all_to_all_single(received, sent, *sizes, group=self._replicas, async_op=True)
+        )
+
+    def all_gather_async(self, whole: Tensor, piece: Tensor) -> Wait:
+        pieces = list(whole.view(self.num_replicas, -1).unbind())
+        return self._wait_for(dist.all_gather(pieces, piece, group=self._replicas, async_op=True))
+
+    def _wait_for(self, work: dist.Work | None) -> Wait:
         assert work is not None
 
         def wait() -> None:

@@ -4,17 +4,28 @@ layer's parameters are gathered on all while it computes, and freed again.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from boxcrew.core.types import Losses
-from boxcrew.deploy.deployment import STRATEGIES, Module, copy_with_values, meta_copy
+from boxcrew.core.types import Batch, Losses
+from boxcrew.deploy.deployment import (
+    STRATEGIES,
+    Deployment,
+    Module,
+    StepSums,
+    copy_with_values,
+    meta_copy,
+)
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.processes.collectives import ReplicaGroup
-from boxcrew.deploy.strategies._one_clone import MicroBatch, OneClone
+from boxcrew.deploy.strategies._micro_batches import MicroBatch, micro_batches_of
+from boxcrew.deploy.synced_norms import SyncedNorms
 from boxcrew.plan.plan import Plan
 
 if TYPE_CHECKING:
@@ -24,11 +35,12 @@ UNIT_BYTES = 1 << 20  # a layer with as many is gathered by itself; all smaller 
 
 
 @STRATEGIES.register("fsdp")
-class Fsdp(OneClone):
+class Fsdp(Deployment):
     def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         super().__init__(plan, devices, group)
+        self.device = self.first_device
         self.has_full_state = group.num_replicas == 1
-        self.needs_every_micro_batch = not self.has_full_state
+        self._synced = plan.batch_norm == "synced" and not self.has_full_state
         self._meta_copies: dict[nn.Module, nn.Module] = {}  # made before the parameters were sharded
         self._layers: dict[nn.Module, list[nn.Module]] = {}  # those of a module that have parameters
         self._called: set[nn.Module] = set()  # layers that this step has used so far
@@ -83,16 +95,33 @@ class Fsdp(OneClone):
         shards = distribute_tensor(full, mesh, sharded.placements, src_data_rank=None)
         sharded.to_local().copy_(shards.to_local())
 
-    def compute_all(self, task: nn.Module, micro_batches: Sequence[MicroBatch], phase: str) -> Losses:
+    def forward_backward(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
+        """Sum up in any order: sharded gradients are added up while they are sent, by torch."""
         self._called.clear()
-        losses = [self.compute_one(task, micro_batch, phase) for micro_batch in micro_batches]
+        sizes = [sum(counts) for counts in self.execution.plan.replica_split(self.group.rank, len(batch))]
+        micro_batches = micro_batches_of(batch, sizes, every=not self.has_full_state)
+        losses = [self._compute_one(task, micro_batch, phase) for micro_batch in micro_batches]
+        if batch.is_blank and not self._synced:
+            self.restore_buffers(task)
         layers = self._layers.get(task, [])
         called = [float(layer in self._called) for layer in layers]
-        total, used = self.all_reduce_step(losses, micro_batches, called)
-        for layer, count in zip(layers, used, strict=True):
+        num = sum(len(micro_batch.batch) for micro_batch in micro_batches if micro_batch.counts)
+        own = StepSums(losses=reduce(operator.add, losses), num_samples=num, used=called)
+        total = self.all_reduce_losses([(0, own)])
+        for layer, count in zip(layers, total.used, strict=True):
             if not count:  # its gradients are zeros, but with weight decay even they would move it
                 for parameter in layer.parameters(recurse=False):
                     parameter.grad = None
+        return total.losses
+
+    def _compute_one(self, task: nn.Module, micro_batch: MicroBatch, phase: str) -> Losses:
+        counts = micro_batch.counts
+        with SyncedNorms(self._all_reduce, counts=counts) if self._synced else nullcontext():
+            return self.compute(task, micro_batch.batch, phase, self.device, counts=counts)
+
+    def _all_reduce(self, value: Tensor) -> Tensor:
+        total = value.clone()
+        self.group.all_reduce(total)
         return total
 
     def norm(self, gradients: Sequence[Tensor]) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -218,12 +217,12 @@ class Trainer:
         peak, factor = self.schedule.peak_rate, self.schedule.config.factor(self.progress)
         rate = peak * factor * self.guard.rate_factor
         set_rate(self.optimizer, rate)
-        self._seed_step()
         self.deployment.barrier()
         terms: dict[str, float] = {}
         losses: dict[str, float] = {}  # of the phases
         with self.deployment.group.computing():
             for phase in self.task.phases_of(self.step):
+                self._seed_phase(phase, is_first=not losses)
                 with freeze_other_phases(self.task, phase):
                     phase_terms = self._compute(batch, phase)
                     losses[phase] = sum(phase_terms.values())
@@ -249,20 +248,15 @@ class Trainer:
             gradient_norm=norm,
             seconds=seconds,
             data_wait=waited,
-            # Samples that other replicas could not read are counted: this one does not know them.
-            num_samples=self.deployment.num_remote_samples + (0 if batch.is_blank else len(batch)),
-            skipped=batch.skipped,
+            num_samples=self.deployment.num_samples(batch),
+            skipped=tuple(dict.fromkeys(message for share in batch.shares for message in share.skipped)),
             fault=fault,
         )
 
-    def _seed_step(self) -> None:
-        """Seed the random numbers of layers from the run's seed, the step and the replica alone: after a
-        resume or a rollback they are the same, and nothing has to be stored.
-        """
-        key = f"{self.schedule.seed} {self.step} {self.deployment.group.rank}".encode()
-        # numpy's SeedSequence would take 2 % of a step of a small network.
-        digest = hashlib.blake2b(key, digest_size=8).digest()
-        self.deployment.seed(int.from_bytes(digest, "little"))
+    def _seed_phase(self, phase: str, *, is_first: bool) -> None:
+        """Let the layers of a phase draw from the run's seed and the step, and phases differ."""
+        draws = f"{self.schedule.seed} {self.step}"
+        self.deployment.seed_step(draws if is_first else f"{draws} {phase}")
 
     def _compute(self, batch: Batch, phase: str) -> dict[str, float]:
         """Compute the gradients and return the terms of the loss."""

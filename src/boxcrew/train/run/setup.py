@@ -75,6 +75,7 @@ class RunSetup:
             seed=self.config.seed,
             workers=workers,
             positions=deployment.positions,
+            share_sizes=deployment.share_sizes,
             mixed_steps=mixed_steps,
         )
         return task_data.loader(options)

@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.torch_tools.foreach import multiply_all
 from boxcrew.core.types import Batch, Losses
-from boxcrew.deploy.deployment import STRATEGIES
+from boxcrew.deploy.deployment import STRATEGIES, StepSums
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.execution import RunStatus
 from boxcrew.deploy.optimizer_state import OptimizerState
@@ -89,7 +89,8 @@ class ParameterServerReplica(Clones):
             own = super().forward_backward(task, batch, phase)
         if not self._is_synchronous:
             return own
-        return self.all_reduce_losses(own, 0 if batch.is_blank else len(batch))[0]
+        sums = StepSums(losses=own, num_samples=0 if batch.is_blank else len(batch))
+        return self.all_reduce_losses([(0, sums)]).losses
 
     def gradients(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         total = super().gradients(task, batch, phase)
