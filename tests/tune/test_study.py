@@ -210,6 +210,43 @@ def test_two_at_once_decide_the_same_whatever_takes_long(
     assert threads * 2 <= max(2, os.cpu_count() or 1)
 
 
+SLOWER = """
+import time
+import boxcrew.tune.worker
+from boxcrew.train.loop.trainer import Trainer
+from boxcrew.tune.runner import Runner
+train, do_step = boxcrew.tune.worker._train, Trainer._do_step
+def slow(self, batches):
+    time.sleep(0.5)
+    return do_step(self, batches)
+def late(work):
+    if work.folder.name == "0001":
+        Trainer._do_step = slow
+    train(work)
+boxcrew.tune.worker._train = late
+now = Runner.now.fget
+Runner.now = property(lambda self: 490 * (self.folder / "trials" / "0001" / "status.json").is_file() + now(self))
+"""
+"""The clock is near the end of the study when trial 1 has begun, which is slow."""
+
+
+def test_a_training_that_would_outlast_the_study_is_cut_by_the_clock(
+    whole: Path, table: Path, home: Path, tmp_path: Path
+) -> None:
+    study = tmp_path / "slower"
+    out = require_finished(begin(table, study, home, "time=500s", first=FORKED + SLOWER))
+    assert "trial 1: was stopped before step 3 of 27: the time is over" in out
+    happened = events(study)
+    cut = [event for event in happened if event["event"] == "ended" and event["value"] is None]
+    assert [(event["job"], event["failure"]) for event in cut] == [(3, None)]
+    assert [event["event"] for event in happened[-2:]] == ["stopped", "finished"]
+    report = json.loads((study / "report.json").read_text())
+    assert (report["state"], report["best"]["trial"]) == ("finished", 0)
+    assert [trial["state"] for trial in report["trials"]] == ["complete", "stopped early"]
+    ends = (study / "events.jsonl").read_text().splitlines()
+    assert report["budget"]["used"] == json.loads(ends[-1])["at"] > json.loads(ends[-2])["at"]
+
+
 FEW_FAILURES = """
 import boxcrew.tune.runner
 boxcrew.tune.runner.MOST_FAILURES = 2

@@ -10,26 +10,51 @@ import pytest
 
 from boxcrew.api import run_config
 from boxcrew.tasks.classification import ClassificationData
+from boxcrew.train.config import RunConfig
+from boxcrew.train.loop.hooks.saver import Saver
 from boxcrew.train.output.metrics import read_rows
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import train
 from boxcrew.tune.worker import Work, newest_step
 
 
-def test_a_pause_without_its_evaluation_is_not_done(
-    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def short_run(table: Path, out: Path) -> RunConfig:
     settings = {
         "data": str(table),
-        "out": str(tmp_path / "run"),
+        "out": str(out),
         "steps": 9,
         "batch": 16,
         "net": {"widths": [16]},
         "loader": {"workers": 0},
         "evaluation": {"batch": 8, "at": [3 / 9, 1.0], "every_epochs": None},
+        "saver": {"every_steps": 3},
         "trial": False,
     }
-    config = run_config("fc", settings)
+    return run_config("fc", settings)
+
+
+def test_a_run_that_was_killed_at_its_end_has_each_line_once(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: Any) -> None:
+        raise InterruptedError
+
+    config = short_run(table, tmp_path / "run")
+    with monkeypatch.context() as patch:
+        # The last line is written, but not the checkpoint that knows of it.
+        patch.setattr(Saver, "end", die)
+        with pytest.raises(InterruptedError):
+            train(config, Screen())
+    before = read_rows(tmp_path / "run" / "metrics.jsonl")
+    assert [row["step"] for row in before if "rate" in row] == [9]
+    train(config, Screen())
+    assert read_rows(tmp_path / "run" / "metrics.jsonl") == before
+
+
+def test_a_pause_without_its_evaluation_is_not_done(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = short_run(table, tmp_path / "run")
     work = Work(config=config.tree(), pause_at=3)
     original = ClassificationData.evaluate
 

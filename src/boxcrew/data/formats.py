@@ -37,7 +37,9 @@ AnyFormat = TypeVar("AnyFormat", bound=Format)
 def format_of(
     path: str | Path, formats: Registry[type[AnyFormat]], *, named: str = "auto"
 ) -> type[AnyFormat]:
-    """Return the format called `named`; if that is auto, the embedded set called `path`, or detect it."""
+    """Return the format called `named`; if that is auto, detect it, or return the embedded set called `path`
+    if there is no such file or directory.
+    """
     if named != "auto":
         return formats.get(named)
     path = Path(path)

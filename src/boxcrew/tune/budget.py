@@ -55,13 +55,20 @@ class Budget:
             repeats_left=len(ledger.missing_repeats(REPEATS)),
         )
 
+    @property
+    def is_over(self) -> bool:
+        """Whether trainings must end now, so that the test and the report are ready in time."""
+        return not self._fits(self._test_seconds)
+
     def allows(self, steps: float) -> bool:
-        """Return whether the search may go on with a training of so many steps."""
+        """Return whether the search may go on with a training of so many steps, with the time kept back that
+        the end takes.
+        """
         last = self._seconds(self.rungs[-1] - self.rungs[-2]) if len(self.rungs) > 1 else 0.0
         return self._fits(self._seconds(steps) + last + self._repeats_seconds + self._test_seconds)
 
     def allows_promotion(self, steps: float) -> bool:
-        """Return whether the best trial may be trained to the end."""
+        """Return whether a training of so many steps may be the last one, such as that of the best trial."""
         return self._fits(self._seconds(steps) + self._test_seconds)
 
     def allows_repeats(self) -> bool:

@@ -12,10 +12,10 @@ from boxcrew.train.run.directory import read_record
 from boxcrew.train.run.validate import ValConfig, validate
 from boxcrew.tune.best import best_yaml, winner_of
 from boxcrew.tune.budget import Budget
-from boxcrew.tune.ledger import Ledger, Trial
+from boxcrew.tune.ledger import Finished, Ledger, Trial
 from boxcrew.tune.record import TRIALS, StudyRecord
 from boxcrew.tune.runner import Runner
-from boxcrew.tune.scheduler import Decision, ranked
+from boxcrew.tune.scheduler import Decision, completion
 
 TEST, BEST = "test.json", "best.yaml"
 
@@ -26,7 +26,8 @@ def finish(runner: Runner) -> None:
     decision = last_promotion(ledger, study)
     if decision is not None:
         budget = Budget.of(study, ledger, runner.now)
-        if winner_of(ledger, study) is None or budget.allows_promotion(runner.length(decision)):
+        steps = runner.length(decision) if winner_of(ledger, study) is not None else 0.0
+        if budget.allows_promotion(steps):  # without any result a training is begun that may be too long
             runner.begin(decision)
             runner.wait_for_all()
     winner = winner_of(ledger, study)
@@ -35,27 +36,16 @@ def finish(runner: Runner) -> None:
     runner.repeat_recipe()
     write_text(runner.folder / BEST, best_yaml(study, winner))
     _test(runner.folder, study, winner)
+    if not ledger.is_finished:
+        runner.add(Finished(at=runner.now))
 
 
 def last_promotion(ledger: Ledger, study: StudyRecord) -> Decision | None:
-    """Return the unfinished trial that is best at the highest rung that any has reached. None is returned if
-    a finished one was better there, or if one has been completed in this way before.
-    """
+    """Return the trial to complete at the end; None if there is none, or if it was begun before."""
     assert ledger.stopped is not None
     if any(job.repeat is None for job in ledger.jobs[ledger.num_searched :]):
         return None
-    open_ = [
-        trial for trial in ledger.trials if trial.failure is None and trial.values and not trial.is_complete
-    ]
-    if not open_:
-        return None
-    rung = max(trial.rung for trial in open_)
-    best = ranked(
-        [trial for trial in ledger.trials if rung in trial.values and trial.failure is None], rung, study
-    )[0]
-    if best.is_complete:
-        return None
-    return Decision(kind="go_on", trial=best.number, rung=len(study.rungs) - 1)
+    return completion(ledger.trials, study)
 
 
 def _nothing_finished(ledger: Ledger, folder: Path) -> BoxcrewError:

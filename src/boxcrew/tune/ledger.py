@@ -54,7 +54,7 @@ class Ended(Config):
 
     event: Literal["ended"] = "ended"
     job: int
-    value: float | None = None  # the best evaluation so far
+    value: float | None = None  # the best evaluation so far; None with no failure: the time was over first
     failure: str | None = None
     seconds: float = 0.0  # of its process
     at: float  # seconds that the study has run
@@ -68,7 +68,14 @@ class Stopped(Config):
     at: float
 
 
-Event = Asked | Begun | Ended | Stopped
+class Finished(Config):
+    """The end of the study: the best trial is known and was tested."""
+
+    event: Literal["finished"] = "finished"
+    at: float
+
+
+Event = Asked | Begun | Ended | Stopped | Finished
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 
 
@@ -105,6 +112,7 @@ class Ledger:
     ends: dict[int, Ended] = field(default_factory=dict)  # by job
     stopped: Stopped | None = None
     num_searched: int = 0  # jobs before the search was stopped
+    is_finished: bool = False
     at: float = 0.0  # seconds that the study has run, at the last event
 
     @classmethod
@@ -178,7 +186,9 @@ class Ledger:
                     _note(self.trials[job.trial], job, event)
             case Stopped():
                 self.stopped, self.num_searched = event, len(self.jobs)
-        if isinstance(event, Ended | Stopped):
+            case Finished():
+                self.is_finished = True
+        if isinstance(event, Ended | Stopped | Finished):
             self.at = event.at
 
 

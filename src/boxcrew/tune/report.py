@@ -170,7 +170,7 @@ def _counts(ledger: Ledger) -> Counts:
         complete=complete,
         stopped_early=len(ledger.trials) - complete - failed,
         failed=failed,
-        repeats=len(ledger.repeats()),
+        repeats=sum(end.value is not None for end in ledger.repeats().values()),
     )
 
 

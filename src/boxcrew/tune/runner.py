@@ -19,7 +19,7 @@ from boxcrew.tune.budget import REPEATS, Budget
 from boxcrew.tune.ledger import Asked, Begun, Ended, Event, Ledger, Stopped, Trial
 from boxcrew.tune.record import REPEATED, TRIALS, StudyRecord
 from boxcrew.tune.sampling import draw
-from boxcrew.tune.scheduler import Decision, Timeline, decide
+from boxcrew.tune.scheduler import Decision, Timeline, completion, decide
 from boxcrew.tune.worker import Work, Worker, newest_step
 
 MOST_FAILURES = 10
@@ -27,6 +27,7 @@ MOST_FAILURES = 10
 _MOST_KILLS = 3  # of one training without a new checkpoint between: it is killed because of what it does
 _SHOWN = 3  # settings of a trial on a line
 _POLL = 1.0  # seconds after which signals are noticed at the latest
+_GRACE = 10.0  # seconds in which a training whose time is over may end its step and save
 
 
 class Interrupted(Exception):  # noqa: N818 - nothing is wrong
@@ -50,6 +51,7 @@ class Runner:
         default_factory=dict, init=False
     )  # by job: step, times in a row
     _signals: int = field(default=0, init=False)
+    _cut_at: float | None = field(default=None, init=False)  # when trainings were stopped: time was over
 
     def __post_init__(self) -> None:
         self._before = self.ledger.at
@@ -116,6 +118,8 @@ class Runner:
         for number in self.ledger.missing_repeats(REPEATS):
             while len(self._workers) >= self.study.workers:
                 self._collect_some()
+            if not Budget.of(self.study, self.ledger, self.now).allows_repeats():  # the last took too long
+                break
             decision = Decision(kind="go_on", rung=len(self.study.rungs) - 1, repeat=number)
             self.begin(decision, slot=number % self.study.workers)
         self.wait_for_all()
@@ -167,7 +171,16 @@ class Runner:
             self._decide(slot, later)
 
     def _has_time_for(self, decision: Decision) -> bool:
-        return Budget.of(self.study, self.ledger, self.now).allows(self.length(decision))
+        """Return whether to go on with the search. The time that is kept back to complete the best trial is
+        used too if there is nothing to complete, or not enough time for it.
+        """
+        budget = Budget.of(self.study, self.ledger, self.now)
+        if budget.allows(self.length(decision)):
+            return True
+        last = completion(self.ledger.trials, self.study)
+        is_kept = last is not None and budget.allows_promotion(self.length(last))
+        is_needed = is_kept or budget.allows_repeats()
+        return not is_needed and budget.allows_promotion(self.length(decision))
 
     def _ask(self, trials: Sequence[Trial], decision: Decision) -> bool:
         """Draw the settings of a new trial; return whether there are any left to try."""
@@ -195,7 +208,11 @@ class Runner:
             self._collect_some()
 
     def _collect_some(self) -> None:
-        """Wait until a training ends, or for a moment, and note how it ended."""
+        """Wait until a training ends, or for a moment, and note how it ended. All are stopped when the time
+        is over, which a machine that has become slower may reach in the last of them.
+        """
+        if Budget.of(self.study, self.ledger, self.now).is_over:
+            self._cut()
         ready = wait([worker.sentinel for worker in self._workers.values()], timeout=_POLL)
         for number, worker in list(self._workers.items()):
             if worker.sentinel in ready:
@@ -204,10 +221,22 @@ class Runner:
         if self._signals and not self._workers:
             raise Interrupted
 
+    def _cut(self) -> None:
+        """Stop all trainings, and end those that take too long for that."""
+        if self._cut_at is None:
+            self._cut_at = time.monotonic()
+            for worker in self._workers.values():
+                worker.stop()
+        elif time.monotonic() - self._cut_at > _GRACE:
+            for worker in self._workers.values():
+                worker.kill()
+
     def _collect(self, job: Begun, worker: Worker) -> None:
         failure = worker.failure()
         if failure is None and not worker.work.is_done():
-            if not self._signals:
+            if self._cut_at is not None:
+                self._end(job, worker, None, None)
+            elif not self._signals:
                 self._start_again(job, worker)
             return
         value = None
@@ -229,6 +258,9 @@ class Runner:
             self.screen.warn(f"{name} failed: {failure}")
             return
         settings = self.ledger.trials[job.trial].asked.settings
+        if value is None:
+            self.screen.warn(f"{name}: was stopped before step {step} of {steps}: the time is over")
+            return
         result = f"{self.study.metric} {value:.4g} after {step} of {steps} steps"
         self.screen.info(f"{name}: {result}, {format_duration(self.now)} so far: {words(settings)}")
 

@@ -57,6 +57,21 @@ def decide(trials: Sequence[Trial], study: StudyRecord, *, running: bool) -> Dec
     return Decision(kind="wait" if running else "done")
 
 
+def completion(trials: Sequence[Trial], study: StudyRecord) -> Decision | None:
+    """Return the unfinished trial that is best at the highest rung that any has reached, to be trained to the
+    end. None is returned if a finished one was better there.
+    """
+    sound = [trial for trial in trials if trial.failure is None and trial.values]
+    open_ = [trial for trial in sound if not trial.is_complete]
+    if not open_:
+        return None
+    rung = max(trial.rung for trial in open_)
+    best = ranked([trial for trial in sound if rung in trial.values], rung, study)[0]
+    if best.is_complete:
+        return None
+    return Decision(kind="go_on", trial=best.number, rung=len(study.rungs) - 1)
+
+
 def first_rung(study: StudyRecord, number: int) -> int:
     """Return the first rung after which a trial may be stopped."""
     last = len(study.rungs) - 1

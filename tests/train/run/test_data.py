@@ -53,6 +53,18 @@ def test_what_is_there_is_said_and_counted(folder: Path, tmp_path: Path) -> None
         assert sum(split["boxes_by_class"].values()) == 6
 
 
+def test_a_directory_that_hides_the_embedded_set_is_said(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder.rename(tmp_path / "shelf")
+    config, screen = RunConfig.of({"epochs": 1}).with_absolute_path(), Screen()
+    assert load_task_data(config, workers=1, screen=screen).num_train == 4
+    assert "data=shelf: the directory of that name here is used" in log_text(screen, tmp_path / "log")
+    named = RunConfig.of({"epochs": 1, "data": {"path": "shelf", "format": "shelf"}}).with_absolute_path()
+    assert load_task_data(named, workers=1, screen=Screen()).num_train == 480
+
+
 def test_another_split_can_be_evaluated(folder: Path) -> None:
     data = load(folder, val="test")
     assert all(record.key in {r.key for r in data.source.split("test")} for record in data.val)

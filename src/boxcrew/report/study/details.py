@@ -49,8 +49,7 @@ def _budget_words(report: StudyReport) -> str:
     words = f"{format_duration(budget.used)} were used"
     if budget.planned is not None:
         words += f" of {format_duration(budget.planned)} ({100 * budget.used / budget.planned:.0f} %)"
-    words += " until the last training ended."
-    return words + (f" Trainings at once: {budget.workers}." if budget.workers > 1 else "")
+    return words + (f". Trainings at once: {budget.workers}." if budget.workers > 1 else ".")
 
 
 def trials_section(report: StudyReport) -> Html:

@@ -35,6 +35,7 @@ class MetricsWriter:
         self._table = folder / "results.csv"
         self._pending = ""  # lines that are not in the file yet
         self.results: list[Row] = []
+        self.trained_to = 0  # the step of the last line of training
         self._keep_until(from_step)
 
     def forget_after(self, step: int) -> None:
@@ -46,6 +47,8 @@ class MetricsWriter:
         """Write a line. `seconds` are those of training so far. Numbers that are not finite are left out."""
         finite = {name: value for name, value in numbers.items() if math.isfinite(value)}
         row = {"step": progress.step, "epoch": round(progress.epoch, 4), "time": round(seconds, 3), **finite}
+        if "rate" in numbers:
+            self.trained_to = progress.step
         self._pending += json.dumps(row) + "\n"
         self.flush()
         for name, value in numbers.items():
@@ -83,6 +86,7 @@ class MetricsWriter:
         with self._files.writing(self._lines.name):
             write_text(self._lines, text)
         self.results = [row for row in rows if "rate" not in row]  # rows of training steps have one
+        self.trained_to = max((int(row["step"]) for row in rows if "rate" in row), default=0)
         self._write_table()
 
     def _write_table(self) -> None:

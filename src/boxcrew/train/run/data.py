@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
@@ -23,6 +24,12 @@ SHOWN_PROBLEMS = 8
 def load_task_data(config: RunConfig, *, workers: int, screen: Screen) -> TaskData:
     """Open the data of a run for training, and report what is in it."""
     kind = TASKS.get(config.task.name)
+    if config.data.format == "auto" and Path(config.data.path) == Path.cwd() / kind.default_data:
+        name = kind.default_data
+        screen.warn(
+            f"data={name}: the directory of that name here is used, not the embedded set, which "
+            f"data.format={name} chooses"
+        )
     with screen.progress("checking the data") as progress:
         opening = OpenOptions(data=config.data, seed=config.seed, workers=workers, progress=progress)
         task_data = kind.open(config.task, opening)

@@ -51,7 +51,9 @@ class Summaries(Hook):
         self._metrics.forget_after(trainer.step)
 
     def end(self, trainer: Trainer) -> None:
-        if self.sums and not trainer.interrupted:
+        # A run that was killed after this line continues from the checkpoint before it.
+        is_written = self._metrics.trained_to == trainer.step
+        if self.sums and not trainer.interrupted and not is_written:
             self._write(trainer)
 
     def state(self) -> dict[str, Any]:
