@@ -225,7 +225,9 @@ def late(work):
     train(work)
 boxcrew.tune.worker._train = late
 now = Runner.now.fget
-Runner.now = property(lambda self: 490 * (self.folder / "trials" / "0001" / "status.json").is_file() + now(self))
+def later(self):
+    return now(self) + 490 * (self.folder / "trials" / "0001" / "status.json").is_file()
+Runner.now = property(later)
 """
 """The clock is near the end of the study when trial 1 has begun, which is slow."""
 

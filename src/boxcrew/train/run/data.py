@@ -24,8 +24,8 @@ SHOWN_PROBLEMS = 8
 def load_task_data(config: RunConfig, *, workers: int, screen: Screen) -> TaskData:
     """Open the data of a run for training, and report what is in it."""
     kind = TASKS.get(config.task.name)
-    if config.data.format == "auto" and Path(config.data.path) == Path.cwd() / kind.default_data:
-        name = kind.default_data
+    name = config.task.default_data
+    if config.data.format == "auto" and Path(config.data.path) == Path.cwd() / name:
         screen.warn(
             f"data={name}: the directory of that name here is used, not the embedded set, which "
             f"data.format={name} chooses"
