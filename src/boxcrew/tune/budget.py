@@ -57,7 +57,7 @@ class Budget:
 
     @property
     def is_over(self) -> bool:
-        """Whether trainings must end now, so that the test and the report are ready in time."""
+        """True if trainings must end now, so that the test and the report are ready in time."""
         return not self._fits(self._test_seconds)
 
     def allows(self, steps: float) -> bool:
