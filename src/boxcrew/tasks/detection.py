@@ -17,9 +17,9 @@ from boxcrew.core.stage import Stage
 from boxcrew.core.types import Batch, Losses
 from boxcrew.core.units import format_count
 from boxcrew.data.checks.problem import Problem, first_problem
-from boxcrew.data.checks.scan import scan
+from boxcrew.data.detection.opening import OpenRequest, open_scanned
 from boxcrew.data.detection.records import Records
-from boxcrew.data.detection.source import ImageReader, Source, open_source
+from boxcrew.data.detection.source import ImageReader, Source
 from boxcrew.data.detection.source_report import source_report
 from boxcrew.data.images.cache import ImageCache
 from boxcrew.data.loading.detection_samples import DetectionSamples, ImagePasses, Regions
@@ -153,8 +153,10 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
     @classmethod
     def open(cls, config: DetectionConfig, options: OpenOptions, facts: DataFacts | None = None) -> Self:
         data = options.data
-        source = open_source(data.path, format=data.format, seed=options.seed, options=data.box_options())
-        source = scan(source, workers=options.workers, progress=options.progress)
+        request = OpenRequest(
+            path=data.path, format=data.format, seed=options.seed, options=data.box_options()
+        )
+        source = open_scanned(request, workers=options.workers, progress=options.progress)
         if facts is not None and source.classes != facts.classes:
             source = source.with_classes(facts.classes)
         if facts is None or data.val != ALL_SPLITS:

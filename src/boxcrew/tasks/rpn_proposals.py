@@ -13,7 +13,7 @@ import torch
 from boxcrew.core import boxes as box_math
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.types import Floats, Image
-from boxcrew.data.checks.scan import file_stamp
+from boxcrew.data.checks.stamps import file_stamp
 from boxcrew.data.images.source_image import DecodedImage
 from boxcrew.data.loading.collate import stack_images
 from boxcrew.evaluate.detection.predictor import Predictor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import threading
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from PIL import Image as Pillow
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks import scan as scan_module
+from boxcrew.data.checks import scan_cache
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.records import Record
 from boxcrew.data.detection.source import Source, open_source
@@ -184,3 +186,45 @@ def test_nothing_is_written_into_the_set(source: Source, tmp_path: Path) -> None
     scan(source, workers=2, cache=tmp_path / "cache")
     after = sorted((file, file.stat().st_mtime_ns) for file in source.root.rglob("*"))
     assert [file for file, _ in before] == [file for file, _ in after]
+
+
+def test_a_scan_that_was_killed_goes_on_where_it_was(
+    source: Source, tmp_path: Path, verified: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan_module, "_BATCH", 2)
+    monkeypatch.setattr(scan_module, "_STORE_SECONDS", 0.0)
+    cut(source.split("train")[1])
+    child = os.fork()
+    if child == 0:  # it is killed by its own progress
+
+        def die(num_done: int, total: int) -> None:
+            if num_done >= 6:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        scan(source, workers=1, cache=tmp_path / "cache", progress=die)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    scanned = scan(source, workers=1, cache=tmp_path / "cache")
+    assert 0 < len(verified) <= 6
+    assert kinds(scanned) == [("truncated-image", source.split("train")[1].key, "left out")]
+    verified.clear()
+    assert kinds(scan(source, workers=1, cache=tmp_path / "cache")) == kinds(scanned)
+    assert verified == []
+
+
+def test_only_what_is_new_is_written(source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan_cache, "_MAX_SEGMENTS", 4)
+
+    def segments() -> list[Path]:
+        return sorted((tmp_path / "cache").rglob("*.npy"))
+
+    scan(source, workers=1, cache=tmp_path / "cache")
+    (first,) = segments()
+    scan(source, workers=1, cache=tmp_path / "cache")
+    assert segments() == [first]
+    for number in range(4):
+        record = source.split("train")[number]
+        path_of(record).write_bytes(path_of(record).read_bytes())
+        scan(source, workers=1, cache=tmp_path / "cache")
+        assert (first in segments()) == (number < 3)
+    assert len(segments()) == 1

@@ -2,69 +2,118 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from boxcrew.core.cache import cache_folder
-from boxcrew.data.checks import scan as scan_module
-from boxcrew.data.checks.scan import ScanCache, ScanResult, file_stamp
+from boxcrew.data.checks import scan_cache as module
+from boxcrew.data.checks.scan_cache import LOOK, Fault, Looks, ScanCache
 
-RESULTS = {
-    "images/a.jpg": ScanResult((10, 20, 30)),
-    "images/é.jpg": ScanResult((1, 2, 3), "truncated-image", "cannot be read: …", ""),
-    "images/b.jpg": ScanResult((4, 5, 6), digest="0123"),
-}
+FAULTS: dict[int, Fault] = {7: ("truncated-image", "cannot be read: …"), 2**63 + 1: ("image-frames", "")}
+
+
+def looks(*keys: int, size: int = 10) -> Looks:
+    made = np.zeros(len(keys), dtype=LOOK)
+    made["key"] = keys
+    made["stamp"] = [(size, key % 100, 30) for key in keys]
+    made["ending"], made["digest"] = 5, (6, 7)
+    made["is_faulty"] = [key in FAULTS for key in keys]
+    return made
+
+
+def known(cache: ScanCache, *keys: int, size: int = 10) -> list[bool]:
+    wanted = looks(*keys, size=size)
+    found, is_known = cache.find(wanted["key"], wanted["stamp"])
+    assert (found["key"] == wanted["key"]).all()
+    assert (found["stamp"] == wanted["stamp"]).all()
+    assert (found[is_known] == wanted[is_known]).all()
+    assert not found[~is_known]["ending"].any()
+    assert all(cache.fault(look) == FAULTS[int(look["key"])] for look in found if look["is_faulty"])
+    answer: list[bool] = is_known.tolist()
+    return answer
+
+
+def stored(folder: Path) -> ScanCache:
+    return ScanCache(folder / "set", folder / "cache")
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted((folder / "cache").rglob("*.npy"))
 
 
 def test_saved_results_are_found_again(tmp_path: Path) -> None:
-    ScanCache(tmp_path / "set", tmp_path / "cache").save(RESULTS)
-    again = ScanCache(tmp_path / "set", tmp_path / "cache")
-    for key, result in RESULTS.items():
-        assert again.get(key, result.stamp) == result
-        assert again.get(key, (10, 20, 31)) is None
-        assert again.get(key, None) is None
-    assert ScanCache(tmp_path / "other", tmp_path / "cache").get("images/a.jpg", (10, 20, 30)) is None
+    assert known(stored(tmp_path), 1, 7) == [False, False]
+    stored(tmp_path).add(looks(2**63 + 1, 7, 1), FAULTS)
+    assert known(stored(tmp_path), 1, 2, 7, 2**63 + 1) == [True, False, True, True]
+    assert known(stored(tmp_path), 1, 7, size=11) == [False, False]
+    assert known(stored(tmp_path), 1, size=-1) == [False]
+    assert known(ScanCache(tmp_path / "other", tmp_path / "cache"), 1) == [False]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"{", b"\xff\xfe", b"[]", b"null", b'{"version": 0, "looks": {}}', b"[" * 100_000,
-     b'{"version": %b, "looks": {"a": [1, 2]}}', b'{"version": %b, "looks": {"a": [[1], null, "", ""]}}',
-     b'{"version": %b, "looks": [1]}', b'{"version": %b}'],
-)  # fmt: skip
-def test_a_spoilt_cache_counts_as_empty(content: bytes, tmp_path: Path) -> None:
-    ScanCache(tmp_path, tmp_path / "cache").save(RESULTS)
-    (file,) = (tmp_path / "cache").iterdir()
-    version = json.dumps(json.loads(file.read_bytes())["version"]).encode()
-    file.write_bytes(content.replace(b"%b", version))
-    cache = ScanCache(tmp_path, tmp_path / "cache")
-    assert cache.get("images/a.jpg", (10, 20, 30)) is None
-    cache.save(RESULTS)
-    assert ScanCache(tmp_path, tmp_path / "cache").get("images/a.jpg", (10, 20, 30))
+def test_later_results_come_before_earlier_ones_and_all_become_one(tmp_path: Path) -> None:
+    stored(tmp_path).add(looks(1, 7, size=4), FAULTS)
+    stored(tmp_path).add(looks(7, 9, size=10), FAULTS)
+    assert known(stored(tmp_path), 1, 7, 9) == [False, True, True]
+    assert known(stored(tmp_path), 1, 7, 9, size=4) == [True, False, False]
+    stored(tmp_path).replace_all(looks(9, 7, 1), FAULTS)
+    assert len(files(tmp_path)) == 1
+    assert known(stored(tmp_path), 1, 7, 9) == [True, True, True]
+
+
+def test_many_segments_are_said_to_be_many(tmp_path: Path) -> None:
+    for key in range(module._MAX_SEGMENTS):
+        assert not stored(tmp_path).has_many_segments
+        stored(tmp_path).add(looks(key + 10), {})
+    assert stored(tmp_path).has_many_segments
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"{", b"[1, 2]", b"cut", b"other"])
+def test_a_spoilt_segment_counts_as_absent(content: bytes, tmp_path: Path) -> None:
+    stored(tmp_path).add(looks(1, 7), FAULTS)
+    stored(tmp_path).add(looks(20), {})
+    first, _ = files(tmp_path)
+    if content == b"other":
+        np.save(first, np.arange(3))
+    else:
+        first.write_bytes(first.read_bytes()[:-3] if content == b"cut" else content)
+    assert known(stored(tmp_path), 1, 7, 20) == [False, False, True]
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"7": 3}', b'{"7": [1, 2]}', b"[" * 100_000])
+def test_a_segment_without_its_faults_counts_as_absent(content: bytes, tmp_path: Path) -> None:
+    stored(tmp_path).add(looks(1, 7), FAULTS)
+    files(tmp_path)[0].with_suffix(".json").write_bytes(content)
+    assert known(stored(tmp_path), 1, 7) == [False, False]
+    stored(tmp_path).add(looks(1, 7), FAULTS)
+    assert known(stored(tmp_path), 1, 7) == [True, True]
 
 
 def test_a_cache_of_other_libraries_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ScanCache(tmp_path, tmp_path / "cache").save(RESULTS)
-    monkeypatch.setattr(scan_module, "_VERSION", [1, "99.0", "99.0"])
-    assert ScanCache(tmp_path, tmp_path / "cache").get("images/a.jpg", (10, 20, 30)) is None
+    stored(tmp_path).add(looks(1), {})
+    monkeypatch.setattr(module, "_VERSION", [3, "99.0", "99.0"])
+    assert known(stored(tmp_path), 1) == [False]
 
 
 def test_a_folder_that_cannot_be_is_no_hindrance(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     for folder in (None, tmp_path / "file" / "cache", Path("/proc/none")):
         cache = ScanCache(tmp_path, folder)
-        cache.save(RESULTS)
-        assert cache.get("images/a.jpg", (10, 20, 30)) is None
+        cache.add(looks(1, 7), FAULTS)
+        cache.replace_all(looks(1, 7), FAULTS)
+        cache.forget_old_sets()
+        assert known(ScanCache(tmp_path, folder), 1) == [False]
 
 
 def test_the_oldest_sets_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_module, "_MAX_SETS", 3)
+    monkeypatch.setattr(module, "_MAX_SETS", 3)
     for i in range(6):
-        ScanCache(tmp_path / str(i), tmp_path / "cache").save(RESULTS)
+        cache = ScanCache(tmp_path / str(i), tmp_path / "cache")
+        cache.add(looks(1), {})
+        cache.forget_old_sets()
     assert len(list((tmp_path / "cache").iterdir())) == 3
-    assert ScanCache(tmp_path / "5", tmp_path / "cache").get("images/a.jpg", (10, 20, 30))
+    assert known(ScanCache(tmp_path / "5", tmp_path / "cache"), 1) == [True]
 
 
 def test_without_a_home_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,14 +122,4 @@ def test_without_a_home_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.undo()
     monkeypatch.setattr(Path, "home", nowhere)
-    assert ScanCache(Path(), cache_folder("scan")).get("a", (1, 2, 3)) is None
-
-
-def test_stamps(tmp_path: Path) -> None:
-    assert file_stamp(tmp_path / "absent") is None
-    (tmp_path / "a").write_bytes(b"abc")
-    first = file_stamp(tmp_path / "a")
-    assert first is not None
-    assert first[0] == 3
-    (tmp_path / "a").write_bytes(b"abd")
-    assert file_stamp(tmp_path / "a") != first
+    assert known(ScanCache(Path(), cache_folder("scan")), 1) == [False]

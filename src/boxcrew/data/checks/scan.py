@@ -1,41 +1,43 @@
 """A scan of every image file before training: which cannot be read, and which are in two splits.
 
-Results are stored between runs, so that only changed files are scanned again.
+Results are stored between runs and while it is going on, so that only changed files are scanned again.
 """
 
 from __future__ import annotations
 
 import hashlib
-import itertools
-import json
+import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeVar
 
-import cv2
-import PIL
+import numpy as np
 
 from boxcrew.core.cache import cache_folder
-from boxcrew.core.files import write_text
+from boxcrew.core.types import Bools, Ints
 from boxcrew.data.checks.problem import Action, Problem, ProblemKind
+from boxcrew.data.checks.scan_cache import LOOK, Fault, Looks, ScanCache
 from boxcrew.data.checks.threads import ProgressCallback, map_in_threads
-from boxcrew.data.detection.records import Record
+from boxcrew.data.detection.records import CHUNK, Record, Records, key_hashes
 from boxcrew.data.detection.source import Source
-from boxcrew.data.images.packed import ImagePath, PackedFile, read_ends
-from boxcrew.data.images.reading import ImageError, verify_image
+from boxcrew.data.images.packed import ImagePath, read_ends
+from boxcrew.data.images.reading import ImageError, read_header, verify_image
 
 _CHUNK = 32  # files that a thread scans at once
 _QUICK_SECONDS = 1e-4  # per file; slower files are worth threads
+_BATCH = 1024  # files that are scanned between two reports of progress
+_STORE_SECONDS = 5.0  # results of so long are lost if the process is killed
 _ENDING_BYTES = 64  # of compressed data: two images hardly ever share them
 _NOTED: ProblemKind = "image-frames"  # of images that can be used all the same
 
 
-class _ScannedFile(NamedTuple):
-    key: str  # unique in the set
-    path: ImagePath
-    split: str
+Result = TypeVar("Result")
+
+
+class ChangedImageError(Exception):
+    """An image is not the one any more that the columns of its set were made of."""
 
 
 def scan(
@@ -43,172 +45,220 @@ def scan(
 ) -> Source:
     """Return the set without the images that cannot be used, and with the problems that say why. `workers`
     threads each hold one image at a time. Results are stored in the folder `cache`, by default the user's.
-    Images that are drawn, not read from files, are not scanned.
+    Images that are drawn, not read from files, are not scanned. `ChangedImageError` if the source is stored
+    and the size of an image has changed.
     """
-    problems = scan_records(source.root, source.splits, workers=workers, cache=cache, progress=progress)
+    stored = ScanCache(source.root, cache or cache_folder("scan"))
+    scanning = _Scan(source.splits, stored, workers=workers, progress=progress, compares=source.is_stored)
+    problems = scanning.problems()
     left_out = {problem.file for problem in problems if problem.action == "left out"}
     return source.without(left_out, problems) if problems else source
 
 
-def scan_records(
-    root: Path,
-    splits: Mapping[str, Sequence[Record]],
-    *,
-    workers: int,
-    cache: Path | None = None,
-    progress: ProgressCallback | None = None,
-) -> tuple[Problem, ...]:
+def scan_records(root: Path, splits: Mapping[str, Sequence[Record]], *, workers: int) -> tuple[Problem, ...]:
     """Return the problems of the image files of the set at `root`; `Problem.file` is a record's key."""
-    files = [
-        _ScannedFile(record.key, record.path, split)
-        for split, records in splits.items()
-        for record in records
-        if record.path
-    ]
-    if not files:
-        return ()
-    stored = ScanCache(root, cache or cache_folder("scan"))
-    map_files = partial(map_in_threads, workers=workers, chunk_size=_CHUNK, quick_seconds=_QUICK_SECONDS)
-    scanned = map_files(partial(_scan_file, stored), files, progress=progress)
-    results = {file.key: result for file, result in zip(files, scanned, strict=True)}
-    usable = [file for file in files if results[file.key].kind in {None, _NOTED}]
-    # Only files of the same length and ending can be equal; reading all would take longer than the rest.
-    alike = _in_several_splits(usable, lambda file: results[file.key].stamp[0])
-    alike = _in_several_splits(alike, lambda file: (results[file.key].stamp[0], _ending(file.path)))
-    missing = [file for file in alike if not results[file.key].digest]
-    for file, digest in zip(missing, map_files(_digest, missing), strict=True):
-        results[file.key] = results[file.key]._replace(digest=digest)
-    stored.save(results)
-    checked = [(file.key, results[file.key]) for file in files]
-    problems = [
-        Problem(scan.kind, key, scan.message, "noted" if scan.kind == _NOTED else "left out")
-        for key, scan in checked
-        if scan.kind
-    ]
-    return (*problems, *_leaks(usable, results))
+    return _Scan(splits, ScanCache(root, cache_folder("scan")), workers=workers).problems()
 
 
-def _scan_file(stored: ScanCache, file: _ScannedFile) -> ScanResult:
-    stamp = file_stamp(file.path)  # before reading: a change meanwhile makes the next scan read it again
-    if known := stored.get(file.key, stamp):
-        return known
+@dataclass(eq=False)
+class _Scan:
+    """The n image files of a set, and what is found out about them."""
+
+    splits: Mapping[str, Sequence[Record]]
+    stored: ScanCache
+    workers: int = 1
+    progress: ProgressCallback | None = None
+    compares: bool = False  # whether the sizes of images are compared with those of the records
+    faults: dict[int, Fault] = field(default_factory=dict)  # by the numbers of files
+    changed: list[int] = field(default_factory=list)  # files of which more is known than is stored
+    num_changed: int = 0  # those that were stored meanwhile included
+    stored_at: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        records = Records.joined(self.splits.values())
+        is_file = records.columns.places[records.rows] >= 0
+        self.files = records.select(is_file)
+        numbers = np.repeat(np.arange(len(self.splits)), [*map(len, self.splits.values())])
+        self.numbers: Ints = numbers[is_file]  # of each file's split
+        self.looks: Looks = np.zeros(len(self.files), dtype=LOOK)
+
+    def problems(self) -> tuple[Problem, ...]:
+        if not len(self.files):
+            return ()
+        for start in range(0, len(self.files), CHUNK):
+            self._look(start)
+        usable = np.ones(len(self.files), dtype=np.bool_)
+        usable[[number for number, (kind, _) in self.faults.items() if kind != _NOTED]] = False
+        self._compare_contents(usable)
+        self._save()
+        faulty = sorted(self.faults.items())
+        problems = [
+            Problem(kind, self._key(number), message, "noted" if kind == _NOTED else "left out")
+            for number, (kind, message) in faulty
+        ]
+        return (*problems, *self._leaks(usable))
+
+    def _key(self, number: int) -> str:
+        return self.files.columns.key(int(self.files.rows[number]))
+
+    def _paths(self, numbers: Ints) -> list[ImagePath]:
+        """Return the paths of the files with these numbers."""
+        paths = (
+            self.files.columns.path(row, self.files.columns.key(row))
+            for row in self.files.rows[numbers].tolist()
+        )
+        return [path for path in paths if path is not None]
+
+    def _look(self, start: int) -> None:
+        """Look at the files from number `start` on that have no stored result."""
+        part = self.files[start : start + CHUNK]
+        # Stamps come before reading: a change meanwhile makes the next scan read the file again.
+        looks, known = self.stored.find(key_hashes(part.iter_keys()), part.stamps())
+        self.looks[start : start + len(part)] = looks
+        for number in np.flatnonzero(known & looks["is_faulty"]).tolist():
+            self.faults[start + number] = self.stored.fault(looks[number])
+        unknown = start + np.flatnonzero(~known)
+        for first in range(0, len(unknown), _BATCH):
+            self._verify(unknown[first : first + _BATCH])
+            self._tell(int(unknown[first]))
+        self._tell(start + len(part))
+
+    def _tell(self, num_done: int) -> None:
+        if self.progress:
+            self.progress(num_done, len(self.files))
+
+    def _verify(self, numbers: Ints) -> None:
+        """Read the files with these numbers."""
+        paths = self._paths(numbers)
+        if self.compares:
+            self._require_sizes(paths, numbers)
+        for number, fault in zip(numbers.tolist(), self._map(_fault_of, paths), strict=True):
+            if fault is not None:
+                self.faults[number] = fault
+                self.looks["is_faulty"][number] = True
+        self._note_changed(numbers)
+
+    def _require_sizes(self, paths: list[ImagePath], numbers: Ints) -> None:
+        """Raise `ChangedImageError` if the images have not the sizes of their records."""
+        sizes = self.files.columns.sizes[self.files.rows[numbers]].tolist()
+        for size, real in zip(sizes, self._map(_size_of, paths), strict=True):
+            if real is not None and real != tuple(size):
+                raise ChangedImageError
+
+    def _map(self, work: Callable[[ImagePath], Result], paths: Sequence[ImagePath]) -> list[Result]:
+        return map_in_threads(
+            work, paths, workers=self.workers, chunk_size=_CHUNK, quick_seconds=_QUICK_SECONDS
+        )
+
+    def _compare_contents(self, usable: Bools) -> None:
+        """Find the digests of files that may be the same as one of another split. Only files of the same
+        length and ending can be equal; reading all would take longer than the rest.
+        """
+        sizes = self.looks["stamp"][:, 0]
+        alike = self._in_several_splits(np.flatnonzero(usable), sizes[:, None])
+        self._add("ending", alike, _ending_of)
+        alike = self._in_several_splits(
+            alike, np.stack([sizes, self.looks["ending"].astype(np.int64)], axis=1)
+        )
+        self._add("digest", alike, _digest_of)
+
+    def _in_several_splits(self, numbers: Ints, traits: Ints) -> Ints:
+        """Return those of the numbers whose files share their traits (n, …) with a file of another split."""
+        _, groups = np.unique(traits[numbers], axis=0, return_inverse=True)
+        groups = groups.reshape(-1)
+        lowest = np.full(len(numbers), len(self.splits))
+        np.minimum.at(lowest, groups, self.numbers[numbers])
+        highest = np.full(len(numbers), -1)
+        np.maximum.at(highest, groups, self.numbers[numbers])
+        several: Ints = numbers[(lowest != highest)[groups]]
+        return several
+
+    def _add(self, column: str, numbers: Ints, work: Callable[[ImagePath], bytes]) -> None:
+        """Add what `work` finds out about the files with these numbers, where it is not known yet."""
+        known = self.looks[column][numbers]
+        unknown = numbers[~(known.any(axis=1) if known.ndim > 1 else known != 0)]
+        for first in range(0, len(unknown), _BATCH):
+            some = unknown[first : first + _BATCH]
+            found = np.frombuffer(b"".join(self._map(work, self._paths(some))), dtype=np.uint64)
+            self.looks[column][some] = found.reshape(self.looks[column][some].shape)
+            self._note_changed(some)
+
+    def _note_changed(self, numbers: Ints) -> None:
+        """Store what was found out since a while."""
+        self.changed += numbers.tolist()
+        self.num_changed += len(numbers)
+        if time.monotonic() - self.stored_at > _STORE_SECONDS:
+            self.stored.add(*self._found(np.array(self.changed)))
+            self.changed.clear()
+            self.stored_at = time.monotonic()
+
+    def _found(self, numbers: Ints) -> tuple[Looks, dict[int, Fault]]:
+        """Return what is to be stored about the files with these numbers."""
+        looks = self.looks[np.unique(numbers)]
+        looks = looks[looks["stamp"][:, 0] >= 0]
+        wanted = set(numbers.tolist())
+        keys = self.looks["key"]
+        return looks, {int(keys[number]): fault for number, fault in self.faults.items() if number in wanted}
+
+    def _save(self) -> None:
+        if not self.num_changed:
+            return
+        if self.stored.has_many_segments or self.num_changed > len(self.files) // 8:
+            self.stored.replace_all(*self._found(np.arange(len(self.files))))
+        else:
+            self.stored.add(*self._found(np.array(self.changed)))
+        self.stored.forget_old_sets()
+
+    def _leaks(self, usable: Bools) -> Iterator[Problem]:
+        """Yield a problem for each image whose content an earlier split has too. It is left out of the later
+        split, so that nothing is evaluated that was trained on; but a split of which nothing would remain is
+        kept and only noted.
+        """
+        names, first = tuple(self.splits), dict[tuple[int, ...], int]()
+        copies: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        digests = self.looks["digest"]
+        for number in np.flatnonzero(usable & digests.any(axis=1)).tolist():
+            original = first.setdefault(tuple(digests[number].tolist()), number)
+            if self.numbers[original] != self.numbers[number]:
+                copies[int(self.numbers[number])].append((number, original))
+        for split, pairs in copies.items():
+            is_whole = len(pairs) == int((self.numbers[usable] == split).sum())
+            action: Action = "noted" if is_whole else "left out"
+            for number, original in pairs:
+                key, earlier = self._key(original), names[int(self.numbers[original])]
+                message = f"the image of {names[split]} is the same file as {key} of {earlier}"
+                yield Problem("leak", self._key(number), message, action, value=key)
+
+
+def _fault_of(path: ImagePath) -> Fault | None:
     try:
-        has_more_frames = verify_image(file.path)
+        has_more_frames = verify_image(path)
     except ImageError as error:
-        return ScanResult(stamp or (0, 0, 0), error.kind, error.message.removeprefix(f"{file.path}: "))
-    if has_more_frames:
-        return ScanResult(stamp or (0, 0, 0), _NOTED, "has several frames or pages; only the first is used")
-    return ScanResult(stamp or (0, 0, 0))
+        return error.kind, error.message.removeprefix(f"{path}: ")
+    return (_NOTED, "has several frames or pages; only the first is used") if has_more_frames else None
 
 
-def _in_several_splits(
-    files: Sequence[_ScannedFile], trait: Callable[[_ScannedFile], Hashable]
-) -> list[_ScannedFile]:
-    """Return the files that share a trait with a file of another split."""
-    groups: dict[Hashable, list[_ScannedFile]] = defaultdict(list)
-    for file in files:
-        groups[trait(file)].append(file)
-    several = (group for group in groups.values() if len({file.split for file in group}) > 1)
-    return list(itertools.chain.from_iterable(several))
-
-
-def _ending(path: ImagePath) -> bytes:
-    """Return the last bytes of a file; none if it has vanished meanwhile."""
+def _size_of(path: ImagePath) -> tuple[int, int] | None:
+    """Return width and height of an image, or None if it cannot be read."""
     try:
-        return read_ends(path, 0, _ENDING_BYTES)[1]
-    except OSError:
-        return b""
-
-
-def _digest(file: _ScannedFile) -> str:
-    """Return a hash of the content; an empty string if the file has vanished meanwhile."""
-    try:
-        return hashlib.blake2b(file.path.read_bytes(), digest_size=16).hexdigest()
-    except OSError:
-        return ""
-
-
-def _leaks(files: Sequence[_ScannedFile], results: dict[str, ScanResult]) -> Iterator[Problem]:
-    """Yield a problem for each image whose content an earlier split has too. It is left out of the later
-    split, so that nothing is evaluated that was trained on; but a split of which nothing would remain is
-    kept and only noted.
-    """
-    first: dict[str, _ScannedFile] = {}
-    copies: dict[str, list[tuple[_ScannedFile, _ScannedFile]]] = defaultdict(list)
-    for file in files:
-        digest = results[file.key].digest
-        original = first.setdefault(digest, file) if digest else file
-        if original.split != file.split:
-            copies[file.split].append((file, original))
-    for split, pairs in copies.items():
-        action: Action = "noted" if len(pairs) == sum(file.split == split for file in files) else "left out"
-        for file, original in pairs:
-            message = f"the image of {split} is the same file as {original.key} of {original.split}"
-            yield Problem("leak", file.key, message, action, value=original.key)
-
-
-_VERSION = [2, PIL.__version__, cv2.__version__]  # of the file format, and of the libraries that decoded
-_MAX_SETS = 100
-
-FileStamp = tuple[int, int, int]
-"""(size in bytes, mtime, ctime), times in nanoseconds. The ctime reveals an edit that sets the mtime back."""
-
-
-class ScanResult(NamedTuple):
-    """The outcome of verifying one image file."""
-
-    stamp: FileStamp
-    kind: ProblemKind | None = None  # None: the image can be read, and there is nothing to note
-    message: str = ""
-    digest: str = ""  # of the content; empty where it was not needed yet
-
-
-def file_stamp(path: ImagePath) -> FileStamp | None:
-    """Return the stamp of a file, or None if it does not exist or may not be read. A file in an archive has
-    the times of the archive.
-    """
-    try:
-        status = (path.archive if isinstance(path, PackedFile) else path).stat()
-    except OSError:
+        header = read_header(path)
+    except ImageError:
         return None
-    size = path.size if isinstance(path, PackedFile) else status.st_size
-    return size, status.st_mtime_ns, status.st_ctime_ns
+    return header.width, header.height
 
 
-class ScanCache:
-    """The scan results of one data set, by image key. A cache that cannot be read counts as empty; failure to
-    write one is ignored.
-    """
+def _ending_of(path: ImagePath) -> bytes:
+    """Return 8 bytes that depend on the last bytes of a file; of none if it has vanished meanwhile."""
+    try:
+        ending = read_ends(path, 0, _ENDING_BYTES)[1]
+    except OSError:
+        ending = b""
+    return hashlib.blake2b(ending, digest_size=8).digest()
 
-    def __init__(self, root: Path, folder: Path | None) -> None:
-        resolved = str(root.resolve()).encode(errors="surrogateescape")
-        name = hashlib.blake2b(resolved, digest_size=16).hexdigest()
-        self._file = folder / f"{name}.json" if folder else None
-        self._results = self._read()
 
-    def get(self, key: str, stamp: FileStamp | None) -> ScanResult | None:
-        """Return the stored result of a file, if its stamp has not changed."""
-        result = self._results.get(key)
-        return result if result is not None and result.stamp == stamp else None
-
-    def save(self, results: Mapping[str, ScanResult]) -> None:
-        """Replace everything stored for the set by `results`."""
-        if self._file is None or results == self._results:
-            return
-        content = {"version": _VERSION, "looks": results}  # results are written as lists
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            write_text(self._file, json.dumps(content, separators=(",", ":")))
-            by_age = sorted(self._file.parent.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
-            for file in by_age[:-_MAX_SETS]:  # so that sets that are gone do not fill the disk
-                file.unlink(missing_ok=True)
-        except OSError:
-            return
-
-    def _read(self) -> dict[str, ScanResult]:
-        try:
-            content = json.loads(self._file.read_bytes() if self._file else b"{}")
-            rows = content["looks"].items() if content["version"] == _VERSION else ()
-            return {key: ScanResult((size, time, ctime), *rest) for key, ((size, time, ctime), *rest) in rows}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return {}
+def _digest_of(path: ImagePath) -> bytes:
+    """Return a hash of the content; zeros if the file has vanished meanwhile."""
+    try:
+        return hashlib.blake2b(path.read_bytes(), digest_size=16).digest()
+    except OSError:
+        return bytes(16)

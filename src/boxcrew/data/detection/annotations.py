@@ -115,6 +115,7 @@ class Collector:
         self.root = root
         self._entries: list[Problem | PendingImage] = []
         self._images: dict[str, ImagePath] = {}  # by key, unusable ones included
+        self.inputs: list[Path] = []  # the files that say what belongs to the set, unless all are in the root
         self._folders: dict[str, str] = {}  # relative to the root: `os.path.relpath` is slow
 
     def leave_out(self, kind: ProblemKind, file: str, message: str, *, at: str = "", value: str = "") -> None:
@@ -213,7 +214,13 @@ class AnnotatedSource(Source):
             numbers_classes=cls.numbers_classes,
         )
         splits, problems = collector.finish(seed=seed, reading=reading)
-        opened = cls(root=collector.root, classes=classes, splits=splits, problems=problems)
+        opened = cls(
+            root=collector.root,
+            classes=classes,
+            splits=splits,
+            problems=problems,
+            inputs=tuple(collector.inputs),
+        )
         distinct = tuple(dict.fromkeys(classes))  # those of the same name are one
         return opened if len(distinct) == len(classes) else opened.with_classes(distinct)
 

@@ -47,4 +47,11 @@ def read_darknet(file: Path) -> DataFile:
             )
         names = [f"class{i}" for i in range(count)]
         notes.append(("data-yaml", f"its file of names is missing; {count} classes are numbered"))
-    return DataFile(file=file, root=root, classes=tuple(names), entries=entries, notes=tuple(notes))
+    return DataFile(
+        file=file,
+        root=root,
+        classes=tuple(names),
+        entries=entries,
+        notes=tuple(notes),
+        names_files=(listed,) if listed else (),
+    )

@@ -26,11 +26,13 @@ class DataFile:
     classes: tuple[str, ...]
     entries: Mapping[str, tuple[str, ...]]  # split -> folders and lists of files, as written
     notes: tuple[tuple[ProblemKind, str], ...] = ()
+    names_files: tuple[Path, ...] = ()  # that the classes were read from, if not from the file itself
 
 
 def find_images(data: DataFile, collector: Collector) -> list[tuple[str, Path]]:
     """Return every image file with its split."""
     file = collector.relative_path(data.file)
+    collector.inputs += [data.file, *data.names_files]
     for kind, message in data.notes:
         collector.note(kind, file, message)
     images: dict[str, list[Path]] = {}
@@ -77,6 +79,7 @@ def _images(path: Path, root: Path, collector: Collector) -> Iterator[Path]:
     elif path.suffix.lower() in IMAGE_SUFFIXES:
         yield path
     else:
+        collector.inputs.append(path)
         for number, line in numbered_lines(path).items():
             if image := _listed_image(line, root, path.parent):
                 yield image

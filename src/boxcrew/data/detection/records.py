@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Bools, Floats, Ints, Target
+from boxcrew.data.checks.stamps import stamp_array
 from boxcrew.data.images.packed import ImagePath, PackedFile
 
 Ints32 = npt.NDArray[np.int32]
@@ -59,6 +60,10 @@ class Place(NamedTuple):
         is_whole = not text.endswith(name) or text[: -len(name)][-1:] not in {"", os.sep}
         return cls(text if is_whole else text[: -len(name)], archive, is_whole)
 
+    def file(self, name: str) -> str:
+        """Return the path of the image called `name`, or of the archive that it is in."""
+        return self.archive or (self.prefix if self.is_whole else self.prefix + name)
+
     def path(self, name: str, span: Ints) -> ImagePath:
         text = self.prefix if self.is_whole else self.prefix + name
         if not self.archive:
@@ -81,7 +86,6 @@ class Columns:
     labels: Ints32  # (M,)
     flags: Bytes  # (M,)
     names: tuple[Place, ...]  # of the places
-    folder: Path | None = None  # the files that the arrays are mapped from
 
     def __len__(self) -> int:
         return len(self.places)
@@ -118,10 +122,10 @@ class Columns:
         labels = numbers[self.labels].astype(np.int32)
         keep = labels >= 0
         if keep.all():
-            return replace(self, labels=labels, folder=None)
+            return replace(self, labels=labels)
         box_ends = np.append(0, np.cumsum(keep))[self.box_ends]
         boxes, flags = self.boxes[keep], self.flags[keep]
-        return replace(self, box_ends=box_ends, boxes=boxes, labels=labels[keep], flags=flags, folder=None)
+        return replace(self, box_ends=box_ends, boxes=boxes, labels=labels[keep], flags=flags)
 
 
 @dataclass(eq=False)
@@ -266,6 +270,21 @@ class Records(Sequence[Record]):
             spans = zip(ends[part.rows].tolist(), ends[part.rows + 1].tolist(), strict=True)
             for start, end in spans:
                 yield str(data[start:end], encoding="utf-8", errors="surrogateescape")
+
+    def iter_files(self) -> Iterator[str]:
+        """Yield the path of the file that each image is in; only of records that are not drawn."""
+        names = self.columns.names
+        for key, number in zip(self.iter_keys(), self.columns.places[self.rows].tolist(), strict=True):
+            yield names[number].file(key.rpartition("/")[2])
+
+    def stamps(self) -> Ints:
+        """Return the stamps of the files of the images, (n, 3), each with the size of the image itself."""
+        stamps = stamp_array(self.iter_files())
+        if len(self.columns.spans):
+            is_packed = np.array([bool(place.archive) for place in self.columns.names])
+            packed = is_packed[self.columns.places[self.rows]] & (stamps[:, 0] >= 0)
+            stamps[packed, 0] = self.columns.spans[self.rows[packed], 1]
+        return stamps
 
     @property
     def sizes(self) -> Ints:

@@ -42,6 +42,8 @@ class Source(Format):
     classes: tuple[str, ...]
     splits: Mapping[str, Sequence[Record]]  # the keys are among SPLITS
     problems: tuple[Problem, ...] = ()
+    inputs: tuple[Path, ...] = ()  # files outside of the root that say what belongs to the set
+    is_stored: bool = False  # opened from columns, which were made when images may have been others
 
     @classmethod
     @abstractmethod

@@ -20,7 +20,7 @@ import numpy as np
 from boxcrew.core.cache import cache_folder
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Floats
-from boxcrew.data.checks.scan import file_stamp
+from boxcrew.data.checks.stamps import file_stamp
 from boxcrew.data.checks.threads import ProgressCallback, map_in_threads
 from boxcrew.data.detection.records import Record
 from boxcrew.data.detection.source import ImageReader
