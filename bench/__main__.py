@@ -1,8 +1,8 @@
 """`make bench`: measures, and writes docs/benchmarks.md and bench/results.json; `ARGS=start_up` runs one.
 
-`ARGS=serve` runs all of the service. `ARGS="start_up --no-write"` only prints: for a machine that has other
-work to do. Settings of a benchmark are given as `repeats=1`; `ARGS="accuracy SET CONTESTANT time=15m"`
-measures one contestant on one set.
+`ARGS=serve` runs all of the service, `ARGS=elastic` all of several hosts. `ARGS="start_up --no-write"` only
+prints: for a machine that has other work to do. Settings of a benchmark are given as `repeats=1`;
+`ARGS="accuracy SET CONTESTANT time=15m"` measures one contestant on one set.
 """
 
 from __future__ import annotations
@@ -55,9 +55,12 @@ BENCHES = (
     "serve_soak",
     "tune",
     "tune_kills",
+    "elastic_links",
     "accuracy",
 )
-GROUPS = {"serve": tuple(name for name in BENCHES if name.startswith("serve_"))}
+GROUPS = {
+    group: tuple(name for name in BENCHES if name.startswith(f"{group}_")) for group in ("serve", "elastic")
+}
 """Names that stand for several benchmarks."""
 TAKES_WORDS = "accuracy"  # the words after its name are its own arguments
 RESULTS = Path(__file__).parent / "results.json"
