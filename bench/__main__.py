@@ -31,6 +31,7 @@ BENCHES = (
     "planner",
     "planner_detectors",
     "plan_choice",
+    "gpu_tables",
     "predict",
     "export",
     "average_precision",

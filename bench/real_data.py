@@ -18,6 +18,12 @@ def real_weights(name: str) -> Path | None:
     return file if file.is_file() else None
 
 
+def real_table(name: str) -> Path | None:
+    """Return a file with published figures; None if it is absent."""
+    file = _sets().parent / name
+    return file if file.is_file() else None
+
+
 def _sets() -> Path:
     beside = Path(__file__).parents[2] / "shared" / "data"
     return Path(os.environ.get("BOXCREW_SHARED_DATA", beside))

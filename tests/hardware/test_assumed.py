@@ -67,9 +67,28 @@ def test_a_speed_that_is_said_counts_for_all_kinds_of_work() -> None:
     assert (fast.memory_bytes, older.bf16) == (24 * GIB, False)
 
 
+@pytest.mark.parametrize("text", ["2xRTX-4090", "2 x rtx 4090", "RTX4090, rtx4090"])
+def test_a_card_is_known_by_its_name(text: str) -> None:
+    machine = assumed_machine(text)
+    assert [device.name for device in machine.devices] == ["cpu", "cuda:0", "cuda:1"]
+    for device in machine.accelerators:
+        assert (device.model, device.memory_bytes, device.bf16) == ("assumed RTX-4090", 24 * GIB, True)
+        assert device.speeds is not None
+        assert (device.speeds.gemm, device.speeds.half) == (82.6e3, 165.2e3)
+
+
+def test_cards_of_several_kinds_are_numbered_in_their_order() -> None:
+    accelerators = assumed_machine("T4, 2x8GB-gpu, V100-32GB").accelerators
+    assert [device.name for device in accelerators] == [f"cuda:{i}" for i in range(4)]
+    assert [device.bf16 for device in accelerators] == [False, True, True, False]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("A1000", "'A1000' does not describe a machine"),
+        ("0xA100-80GB", "'0xA100-80GB' does not describe a machine"),
+        ("2000xT4", "'2000xT4': at most 1024 devices"),
         ("", "'' does not describe a machine"),
         ("24GB-gpu,, 8 cores", "'' does not describe a machine"),
         ("24GB-gup", "'24GB-gup' does not describe a machine"),
@@ -104,6 +123,7 @@ def test_what_cannot_be_is_refused_with_its_word(text: str, message: str) -> Non
     assert caught.value.message.startswith(f"assume={text}: ")
     assert message in caught.value.message
     assert "24GB-gpu" in caught.value.advice
+    assert "RTX-4090" in caught.value.advice
 
 
 def test_the_smallest_sizes_are_some_bytes() -> None:

@@ -48,6 +48,30 @@ def plan_for(
     return make_plan(assumed_machine(text), workload or a_workload(), request, observed)
 
 
+def test_a_card_with_a_name_computes_as_fast_as_its_data_sheet_says() -> None:
+    """16-bit speed decides where operations are many, bandwidth where they are few."""
+    step = {
+        (card, kind): _predicted(plan_for(f"{card}, 16 cores, 64GB", workload, device="cuda", batch=4096))
+        for card in ("V100-32GB", "A100-40GB")
+        for kind, workload in (("many", _work(operations=10**12)), ("few", _work(traffic=10**10)))
+    }
+    assert step["V100-32GB", "many"] / step["A100-40GB", "many"] == pytest.approx(312 / 125, rel=0.02)
+    assert step["V100-32GB", "few"] / step["A100-40GB", "few"] == pytest.approx(1555 / 900, rel=0.02)
+
+
+def _predicted(plan: Plan) -> float:
+    assert plan.predicted is not None
+    assert plan.predicted.basis == "the data sheets of the devices"
+    return plan.predicted.step.likely
+
+
+def _work(**changes: int) -> Workload:
+    """Return a workload without any operations and traffic but these."""
+    usual = a_workload(inputs=None)
+    nothing = usual.without_recompute.model_copy(update={"operations": 0, "traffic": 0} | changes)
+    return usual.model_copy(update={"without_recompute": nothing, "with_recompute": None})
+
+
 def heavy(mebibytes: int, **changes: Any) -> Workload:
     """Return the workload of a network of this size; gradients are part of the peak of a step."""
     size = mebibytes * MIB

@@ -11,11 +11,12 @@ import torch
 from pydantic import ByteSize, TypeAdapter
 
 from boxcrew.core.errors import UsageError
+from boxcrew.hardware.cards import CARDS, find_card
 from boxcrew.hardware.machine import Device, Machine, Speeds
 
 USUAL = {"cores": "8 cores", "memory": "32GB", "nodes": "1 NUMA node"}  # unless described otherwise
 MAX_DEVICES = 1024  # per item
-# Only a GPU's float32 speed can be described. The rest is that of usual cards with the least bandwidth:
+# Of a GPU without a name only the float32 speed can be said. The rest is that of cards with little bandwidth:
 COPIED_BYTES = 0.012  # per operation: an RTX 4090 has 1008 GB/s and 82.6 TFLOPS, others have more
 FROM_HOST_BYTES = 12e9  # per second: 16 lanes of PCIe 3
 
@@ -31,9 +32,11 @@ _FORMS = {
     "memory": re.compile(rf"(?P<size>{_SIZE})", re.IGNORECASE),
     "nodes": re.compile(r"(?P<num>\d{1,9})\s*numa\s*nodes?", re.IGNORECASE),
 }
+_CARD = re.compile(r"(?:(?P<num>\d{1,9})\s*x\s*)?(?P<card>[a-z][a-z0-9 -]*)", re.IGNORECASE)
 _ADVICE = (
     "write it like '2x24GB-gpu, 16 cores, 64GB', with 24GB-gpu-fp16, 24GB-gpu@40TFLOPS, 16GB-tpu or "
-    "2 NUMA nodes where they apply; or give the JSON file of `boxcrew devices --json`"
+    f"2 NUMA nodes where they apply; or with cards: {', '.join(CARDS)}; "
+    "or give the JSON file of `boxcrew devices --json`"
 )
 
 
@@ -41,8 +44,9 @@ def assumed_machine(text: str) -> Machine:
     """Return the machine that `text` describes, or that of a JSON file (`….json`, or with a `/`).
 
     `2x24GB-gpu, 16 cores, 64GB`: items in any order and case. Accelerators may be of several kinds
-    (`24GB-gpu, 2x8GB-gpu`, `4x16GB-tpu`) and are numbered in that order. A GPU computes bfloat16 unless it is
-    written `24GB-gpu-fp16`; its float32 speed may be added: `24GB-gpu@40TFLOPS`. A plain size is main memory.
+    (`8xA100-80GB`, `24GB-gpu, 2x8GB-gpu`, `4x16GB-tpu`) and are numbered in that order. A GPU without a name
+    computes bfloat16 unless it is written `24GB-gpu-fp16`; its float32 speed may be added:
+    `24GB-gpu@40TFLOPS`. A plain size is main memory.
 
     1 GB is 10^9 bytes and 1 GiB 2^30. Vendors mostly write GB for GiB, but assuming less is safer.
     """
@@ -85,33 +89,52 @@ def _item(word: str) -> tuple[str, re.Match[str]]:
             if any(float(number) == 0 for number in re.findall(_NUMBER, word)):
                 raise UsageError(f"'{word}': must be above zero")
             return name, item
-    raise UsageError(f"'{word}' does not describe a machine")
+    item = _CARD.fullmatch(word)
+    if item is None or find_card(item["card"]) is None or item["num"] == "0":
+        raise UsageError(f"'{word}' does not describe a machine")
+    return "accelerators", item
 
 
 def _accelerators(items: Sequence[re.Match[str]]) -> list[Device]:
     devices: dict[str, list[Device]] = {"cuda": [], "xla": []}
     for item in items:
-        num, speeds = int(item["num"] or 1), None
+        num = int(item["num"] or 1)
         if num > MAX_DEVICES:
             raise UsageError(f"'{item.string}': at most {MAX_DEVICES} devices")
-        kind, title = ("cuda", "GPU") if item["gpu"] else ("xla", "TPU")
-        if item["speed"]:
-            teraflops = float(item["speed"])
-            rates = dict.fromkeys(("gemm", "convolution", "convolution_channels_last"), teraflops * 1e3)
-            copied = teraflops * 1e12 * COPIED_BYTES
-            speeds = Speeds(**rates, copy_bytes=copied, from_host_bytes=FROM_HOST_BYTES)
-        devices[kind] += [
-            Device(
-                name=f"{kind}:{index}",
-                kind=kind,
-                model=f"assumed {title}",
-                memory_bytes=_bytes(item["size"]),
-                bf16=not item["fp16"],
-                speeds=speeds,
-            )
-            for index in range(len(devices[kind]), len(devices[kind]) + num)
-        ]
+        device = _card(item["card"]) if item.re is _CARD else _described(item)
+        same = devices[device.kind]
+        names = [f"{device.kind}:{index}" for index in range(len(same), len(same) + num)]
+        same += [device.model_copy(update={"name": name}) for name in names]
     return [*devices["cuda"], *devices["xla"]]
+
+
+def _card(text: str) -> Device:
+    found = find_card(text)
+    assert found is not None, "checked before"
+    name, card = found
+    return Device(
+        name="cuda",
+        kind="cuda",
+        model=f"assumed {name}",
+        memory_bytes=card.memory_bytes,
+        bf16=card.bf16,
+        speeds=card.speeds(),
+    )
+
+
+def _described(item: re.Match[str]) -> Device:
+    kind, title = ("cuda", "GPU") if item["gpu"] else ("xla", "TPU")
+    speeds = None
+    if item["speed"]:
+        teraflops = float(item["speed"])
+        rates = dict.fromkeys(("gemm", "convolution", "convolution_channels_last"), teraflops * 1e3)
+        copied = teraflops * 1e12 * COPIED_BYTES
+        speeds = Speeds(**rates, copy_bytes=copied, from_host_bytes=FROM_HOST_BYTES)
+    memory = _bytes(item["size"])
+    model = f"assumed {title}"
+    return Device(
+        name=kind, kind=kind, model=model, memory_bytes=memory, bf16=not item["fp16"], speeds=speeds
+    )
 
 
 def _bytes(size: str) -> int:

@@ -13,11 +13,12 @@ from boxcrew.core.units import counted, format_bytes
 
 
 class Speeds(Config, group="speeds"):
-    """The measured speeds of a device, using all of it that this process may use."""
+    """The speeds of a device, measured or from a data sheet, using all of it that this process may use."""
 
     gemm: float = Field(gt=0)  # 10^9 operations per second in products of large float32 matrices
     convolution: float = Field(gt=0)  # the same in 3 x 3 convolutions, contiguous
     convolution_channels_last: float = Field(gt=0)
+    half: float | None = Field(default=None, gt=0)  # the same in numbers of two bytes; None: not known
     copy_bytes: float = Field(gt=0)  # per second, read and written within its memory
     from_host_bytes: float | None = Field(default=None, gt=0)  # per second; None: it is the host
 

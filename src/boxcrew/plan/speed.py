@@ -8,15 +8,24 @@ from dataclasses import dataclass, replace
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Device, Machine, Speeds
 from boxcrew.plan.candidate import Candidate, PlanInputs
+from boxcrew.plan.memory import HALF
 from boxcrew.plan.observed import Timing
+from boxcrew.plan.plan import MemoryFormat
 
-MEASURED, KNOWN, COMPUTED, ASSUMED = 0.2, 0.3, 1.0, 2.0
-"""By how much times may be off: from steps measured just now, from earlier runs, from the speeds of a device,
-or from typical speeds."""
+MEASURED, KNOWN, TABLED, COMPUTED, ASSUMED = 0.2, 0.3, 0.5, 1.0, 2.0
+"""By how much times may be off: from steps measured just now, from earlier runs, from the data sheet of a
+GPU, from the speeds of a device, or from typical speeds."""
 RUN_SLOWDOWN = 1.04  # steps of a run take so much longer than trial steps, which always see the same batch
 SERIAL_FRACTION = 0.1  # share of a step's work that one thread does while others wait, if not measured
 PRECISION_SPEEDUP = {"fp32": 1.0, "tf32": 1.5, "bf16": 2.0, "fp16": 2.0}
-"""Speed relative to fp32 on accelerators: rough, and only used until it is measured."""
+"""Speed relative to fp32 on accelerators whose speed with numbers of two bytes is not known."""
+HALF_SPEED: dict[MemoryFormat, float] = {"contiguous": 0.97, "channels_last": 1.19}
+"""Share of a GPU's speed with numbers of two bytes that networks reach. Data sheets of some cards say half of
+what they can do, hence more than one. Fitted to every other row of a published table (`bench/gpu_tables.py`).
+"""
+TRAFFIC_SPEED: dict[MemoryFormat, float] = {"contiguous": 0.57, "channels_last": 0.73}
+"""Share of such a GPU's speed of copying that a network's reading and writing reaches, fitted likewise."""
+GPU_STEP = 0.01  # seconds of a step on a GPU, however small: its operators are started one by one
 GPU = Speeds(gemm=15e3, convolution=1e4, convolution_channels_last=1e4, copy_bytes=5e11, from_host_bytes=1e10)
 CORE = {"gemm": 60, "convolution": 40, "convolution_channels_last": 40}
 """Speeds of a typical accelerator, and of a typical CPU core."""
@@ -81,11 +90,8 @@ def _measured(
 def _computed(device: Device, candidate: Candidate, inputs: PlanInputs) -> ComputeTime:
     """Return the compute time from operations at the speed of convolutions, and traffic at that of memory."""
     speeds, spread, basis = speeds_of(device, inputs.machine)
-    last = candidate.memory_format == "channels_last"
-    rate = speeds.convolution_channels_last if last else speeds.convolution
     whole, on_cpu = inputs.workload.without_recompute, device.kind == "cpu"
-    faster = 1.0 if on_cpu else PRECISION_SPEEDUP[candidate.precision]
-    seconds = whole.operations / (rate * faster * 1e9) + whole.traffic / speeds.copy_bytes
+    seconds = whole.operations / _operations(speeds, candidate) + whole.traffic / _traffic(speeds, candidate)
     if on_cpu:
         cores = max(1.0, inputs.machine.cores)
         seconds *= SERIAL_FRACTION + (1 - SERIAL_FRACTION) * cores / min(candidate.threads, cores)
@@ -95,9 +101,30 @@ def _computed(device: Device, candidate: Candidate, inputs: PlanInputs) -> Compu
         spread, basis = KNOWN, "earlier runs on this machine"
     each = seconds * _recompute_factor(candidate, inputs.workload) * corrected
     parallel = 1.0 if on_cpu and candidate.threads == 1 else 1 - SERIAL_FRACTION
+    fixed = GPU_STEP * corrected if spread == TABLED else 0.0
     return ComputeTime(
-        fixed=0.0, each=each, spread=spread, basis=basis, parallel=parallel, corrected=corrected
+        fixed=fixed, each=each, spread=spread, basis=basis, parallel=parallel, corrected=corrected
     )
+
+
+def _operations(speeds: Speeds, candidate: Candidate) -> float:
+    """Return the operations a second of a network's convolutions and matrix products."""
+    last = candidate.memory_format == "channels_last"
+    single = (speeds.convolution_channels_last if last else speeds.convolution) * 1e9
+    if candidate.on_cpu or candidate.precision == "fp32":
+        return single
+    if speeds.half is None:
+        return single * PRECISION_SPEEDUP[candidate.precision]
+    half = speeds.half * HALF_SPEED[candidate.memory_format] * 1e9
+    return half / 2 if candidate.precision == "tf32" else half
+
+
+def _traffic(speeds: Speeds, candidate: Candidate) -> float:
+    """Return the bytes a second of a network's operators, counted as if all numbers had four bytes."""
+    if speeds.half is None:
+        return speeds.copy_bytes
+    reached = speeds.copy_bytes * TRAFFIC_SPEED[candidate.memory_format]
+    return reached / HALF if candidate.precision in {"bf16", "fp16"} else reached
 
 
 def _thread_factor(timing: Timing, threads: int) -> float:
@@ -111,6 +138,8 @@ def _thread_factor(timing: Timing, threads: int) -> float:
 
 def speeds_of(device: Device, machine: Machine) -> tuple[Speeds, float, str]:
     """Return the speeds of a device or typical ones, how far off they may be, and their name."""
+    if device.speeds is not None and device.speeds.half is not None:
+        return device.speeds, TABLED, "the data sheets of the devices"
     if device.speeds is not None:
         return device.speeds, COMPUTED, "the speeds of the devices"
     if device.kind != "cpu":
