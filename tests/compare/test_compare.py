@@ -135,11 +135,12 @@ def test_a_detector_that_fails_does_not_end_the_others(
     trained = []
 
     def train(config: RunConfig, screen: Screen) -> Outcome:
-        assert config.out is not None
-        trained.append(config.out.name)
-        if config.out.name == "yolo":
+        out = config.local_out
+        assert out is not None
+        trained.append(out.name)
+        if out.name == "yolo":
             raise BoxcrewError("the disk is full")
-        return Outcome(folder=config.out, task_data=Mock(), summary={}, interrupted=False)
+        return Outcome(folder=out, task_data=Mock(), summary={}, interrupted=False)
 
     monkeypatch.setattr(trainings, "train_run", train)
     (tmp_path / "ssdlite").mkdir()

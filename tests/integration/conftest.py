@@ -22,6 +22,7 @@ from boxcrew.train.run import train
 from tests.helpers.damage import VocSet
 from tests.helpers.forked import Forked, Job
 from tests.helpers.once import MakeOnce
+from tests.helpers.s3_fixtures import bucket, s3  # noqa: F401 - fixtures
 from tests.helpers.tiny import BACKBONE
 
 Choose = Callable[[Source], dict[str, Sequence[Record]]]

@@ -21,6 +21,7 @@ from boxcrew.runtime.engine_facts import EngineFacts
 from boxcrew.runtime.exported import Exported, ExportedPredictor, open_exported
 from boxcrew.runtime.model_file import is_model_file
 from boxcrew.runtime.predictor import DetectionPredictor, PreparedImage
+from boxcrew.train.bucket.records import local_run, weights
 
 if TYPE_CHECKING:
     from boxcrew.train.run.loading import Loaded  # noqa: F401  in the base's type
@@ -46,7 +47,7 @@ class Detector(Model["Loaded | Exported"]):
         """Load a run directory, of which the best or the last weights are used, a weight file of one, or an
         exported file, which an `engine` computes without torch.
         """
-        path = Path(run)
+        path = local_run(run, weights)
         if not is_model_file(path):
             if engine is not None:
                 raise UsageError(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 from boxcrew.core.config import Tree, put
 from boxcrew.core.errors import UsageError
 from boxcrew.runtime.engine_facts import EngineFacts
+from boxcrew.train.bucket.records import local_run, weights
 
 if TYPE_CHECKING:
     from boxcrew.tasks.base import PredictionKind
@@ -138,7 +139,7 @@ class TorchModel(Model["Loaded"]):
         """Load a run directory, of which the best or the last weights are used, a weight file of one, or an
         exported file.
         """
-        path = Path(run)
+        path = local_run(run, weights)
         return cls(cls._load_task(path, which, device), path, which, device)
 
     @property

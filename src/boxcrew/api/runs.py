@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from boxcrew.core.config import Tree, read_yaml
 from boxcrew.core.errors import BoxcrewError, UnknownSettingError, UsageError
+from boxcrew.core.storage.address import Place
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.hardware.machine import Machine
 from boxcrew.plan.plan import Plan
@@ -14,6 +16,7 @@ from boxcrew.recipes import DEFAULT, RECIPES
 from boxcrew.report.plots.labels import plot_labels
 from boxcrew.report.plots.plan import plot_plan
 from boxcrew.report.plots.run import write_plots
+from boxcrew.train.bucket.working_copy import RunPlace, run_place
 from boxcrew.train.config import RunConfig
 from boxcrew.train.foreign_words import dotted_keys, with_hint
 from boxcrew.train.output.best_effort import BestEffort
@@ -73,8 +76,10 @@ def _best_of_study(start: str) -> Path:
 
 
 def train_run(config: RunConfig, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
-    """Train, and draw the plots."""
-    return _with_plots(train(config, screen, group), screen)
+    """Train, and draw the plots. With `out` a URL, everything is stored there."""
+    with run_place(config.out, screen, is_new=True) as place:
+        config = config.model_copy(update={"out": place.folder})
+        return _finished(train(config, screen, group), place, screen)
 
 
 def plan_run(
@@ -98,8 +103,19 @@ def plan_run(
     return explained.tree
 
 
-def resume_run(folder: Path, changes: Tree, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
-    return _with_plots(resume(folder, changes, screen, group), screen)
+def resume_run(run: Place, changes: Tree, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
+    """Continue a run in a directory or under a URL, and draw the plots."""
+    with run_place(run, screen, is_new=False) as place:
+        assert place.folder is not None
+        return _finished(resume(place.folder, changes, screen, group), place, screen)
+
+
+def _finished(outcome: Outcome, place: RunPlace, screen: Screen) -> Outcome:
+    place.save()  # before the plots: a machine that is taken away may leave no time for them
+    outcome = replace(_with_plots(outcome, screen), url=place.url)
+    if outcome.interrupted and place.url is not None:
+        screen.info(f"to continue on any computer: boxcrew resume run={place.url}")
+    return outcome
 
 
 def _with_plots(outcome: Outcome, screen: Screen) -> Outcome:

@@ -17,6 +17,7 @@ from boxcrew.core.files import write_json, write_text
 from boxcrew.report.doctor.page import doctor_page
 from boxcrew.report.doctor.report import Diagnosis, diagnose, print_diagnosis, set_name
 from boxcrew.tasks.base import TASKS
+from boxcrew.train.bucket.records import local_run, weights
 from boxcrew.train.config import RunConfig
 from boxcrew.train.run.directory import choose_folder, require_run
 from boxcrew.train.run.stored_settings import stored_settings
@@ -26,12 +27,12 @@ _WITH_A_RUN = frozenset({"data", "out", "name", "device", "seed"})  # all else i
 
 def doctor_command(words: list[str], out: Output) -> None:
     names, tree = parse_settings(words, positional=1)
-    run = Path(str(tree.pop("run"))) if "run" in tree else None
+    run = local_run(str(tree.pop("run")), weights) if "run" in tree else None
     if "data" not in tree and run is None:
         raise UsageError("doctor: which data set?", advice="boxcrew doctor data=PATH")
     config = _of_run(run, names, tree, out) if run else run_config(names[0] if names else None, tree)
     _require_detection(config)
-    folder = choose_folder(config.out, Path("doctor") / (config.name or set_name(config.data.path)))
+    folder = choose_folder(config.local_out, Path("doctor") / (config.name or set_name(config.data.path)))
     _require_empty(folder)
     diagnosis = diagnose(config, out, run=run)
     print_diagnosis(diagnosis, out)

@@ -12,6 +12,7 @@ from rich.console import Console
 from boxcrew.cli.document import Document
 from boxcrew.core.config import Tree, parse_words
 from boxcrew.core.errors import UsageError
+from boxcrew.train.bucket.records import local_run, weights
 from boxcrew.train.output.screen import Screen
 
 
@@ -60,6 +61,12 @@ def require_new(out: Path) -> None:
     """Raise an error if the output file exists."""
     if out.exists():
         raise UsageError(f"out={out}: exists already", advice="give another file name")
+
+
+def require_run(tree: Tree, *, example: str) -> None:
+    """Raise an error with an example if `run` is missing. Of a run under a URL a copy is used."""
+    require(tree, "run", example=example)
+    tree["run"] = local_run(str(tree["run"]), weights)
 
 
 def require(tree: Tree, key: str, *, example: str) -> None:

@@ -13,7 +13,7 @@ from pydantic import Field
 from boxcrew.api import Classifier, Detector, Generator, TextModel
 from boxcrew.api.detector import BATCH
 from boxcrew.api.model import prediction_kind
-from boxcrew.cli.output import Output, parse_settings, require
+from boxcrew.cli.output import Output, parse_settings, require, require_run
 from boxcrew.cli.predict_files import output_folder, write_results
 from boxcrew.cli.predict_sources import UNDERSTOOD, NamedImage, is_stream, open_images, open_stream
 from boxcrew.core.config import Config, Tree
@@ -65,8 +65,8 @@ class ContinueTextConfig(PredictConfig):
 
 def predict_command(words: list[str], out: Output) -> None:
     _, tree = parse_settings(words, verbatim={"text"})  # a text may begin with a bracket
-    require(tree, "run", example="boxcrew predict run=DIR source=PHOTO")
-    meta = description(Path(str(tree["run"])), which=str(tree.get("weights", "best")))
+    require_run(tree, example="boxcrew predict run=DIR source=PHOTO")
+    meta = description(tree["run"], which=str(tree.get("weights", "best")))
     _COMMANDS[prediction_kind(meta)](tree, out)
 
 

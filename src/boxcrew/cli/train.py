@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from boxcrew.api import plan_run, resume_run, run_config, train_run
 from boxcrew.cli.document import INTERRUPTED
@@ -14,9 +13,11 @@ from boxcrew.cli.output import Output, parse_settings, require
 from boxcrew.compare.trainings import SETTINGS
 from boxcrew.core.errors import PREEMPTED, BoxcrewError, UsageError
 from boxcrew.core.parent_process import LAUNCHER, die_with
+from boxcrew.core.storage.address import Url, place_of
 from boxcrew.deploy.processes.collectives import DistributedGroup, ReplicaGroup
 from boxcrew.deploy.processes.environments import read_environment
 from boxcrew.plan.plan import Plan
+from boxcrew.train.bucket.records import local_run, records
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
@@ -43,7 +44,8 @@ def resume_command(words: list[str], out: Output) -> None:
     _leave_document_to_chief(out)
     _, tree = parse_settings(words)
     require(tree, "run", example="boxcrew resume run=runs/detect/train")
-    folder = Path(str(tree.pop("run")))
+    run = place_of(str(tree.pop("run")))
+    folder = local_run(run, records)
     if (folder / SETTINGS).is_file():
         from boxcrew.cli.compare import resume_comparison
 
@@ -53,9 +55,10 @@ def resume_command(words: list[str], out: Output) -> None:
         advice = f"boxcrew tune resume study={folder}"
         raise UsageError(f"run={folder}: a study, not a run", advice=advice)
     folder = run_of_stage(folder) or folder
+    run = run if isinstance(run, Url) else folder
     # Not what `resume_run` would warn of: it does so, in the process of the chief.
     config = resumed_settings(require_run(folder), tree, lambda _: None)
-    _run(config, partial(resume_run, folder, tree, out), out, before=plan_before(folder, config))
+    _run(config, partial(resume_run, run, tree, out), out, before=plan_before(folder, config))
 
 
 def _leave_document_to_chief(out: Output) -> None:
@@ -97,7 +100,7 @@ def _run(
     try:
         if group.is_chief:
             outcome = work(group)
-            out.result({"run": str(outcome.folder), **outcome.summary})
+            out.result({"run": str(outcome.url or outcome.folder), **outcome.summary})
             if outcome.interrupted:
                 sys.exit(PREEMPTED if outcome.preempted else INTERRUPTED)
         elif group.is_server:

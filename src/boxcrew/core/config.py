@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +20,11 @@ from pydantic_core import CoreSchema, core_schema
 
 from boxcrew.core.errors import UnknownSettingError, UsageError, first_line
 from boxcrew.core.registry import suggest
+from boxcrew.core.storage.address import Url, refuse_url
 
 Tree = dict[str, Any]
 """Settings as nested dictionaries, not yet validated."""
 
-_SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)  # a Path of a URL has one slash
 _SHORT = ""  # the key under which a tree keeps a value given to a group itself
 
 
@@ -89,7 +88,7 @@ class Config(BaseModel):
                 hint = suggest(str(name), list(cls.model_fields))
                 raise UnknownSettingError(cls.key(str(name)), hint)
             if _is_path(cls.model_fields[name]):
-                refuse_url(cls.key(name), setting)
+                refuse_url(cls.key(name), setting, known=_takes_url(cls.model_fields[name]))
             if isinstance(setting, dict) and setting.keys() == {_SHORT}:  # perhaps not a group, but a map
                 settings[name] = setting[_SHORT]
         return settings
@@ -103,14 +102,8 @@ def _is_path(field: FieldInfo) -> bool:
     return Path in (field.annotation, *get_args(field.annotation)) or NamesFile in field.metadata
 
 
-def refuse_url(key: str, value: object) -> None:
-    """Raise `UsageError` for a URL, which as a path would be a local directory of a strange name."""
-    scheme = _SCHEME.match(str(value)) if isinstance(value, str | Path) else None
-    if scheme is not None:
-        raise UsageError(
-            f"{key}={value}: {scheme[1]}:// is not supported, only files and directories of this computer",
-            advice="give a path, such as one below which the storage is mounted",
-        )
+def _takes_url(field: FieldInfo) -> bool:
+    return Url in get_args(field.annotation)
 
 
 def _describe(error: ValidationError, group: str) -> str:

@@ -6,25 +6,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_FENCES: dict[Path, Callable[[], None]] = {}
+_FENCES: list[tuple[Path, Callable[[], None]]] = []
 """Absolute directories of this process, and what raises an error if another process has taken one over."""
 
 
 @contextmanager
 def fenced(folder: Path, require_own: Callable[[], None]) -> Iterator[None]:
     """Let `require_own` be called before anything is written in a directory, or in one below it."""
-    key = folder.absolute()
-    _FENCES[key] = require_own
+    fence = folder.absolute(), require_own
+    _FENCES.append(fence)
     try:
         yield
     finally:
-        del _FENCES[key]
+        _FENCES.remove(fence)
 
 
 def require_own(path: Path) -> None:
     """Raise an error if a file may not be written, because its directory has been taken over."""
     if _FENCES:
         path = path.absolute()
-        for folder, require in tuple(_FENCES.items()):
+        for folder, require in tuple(_FENCES):
             if path.is_relative_to(folder):
                 require()

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 from boxcrew.core.config import ChosenBy, Config, Names, Tree, commas, merge, put
 from boxcrew.core.errors import UnknownSettingError, UsageError
 from boxcrew.core.registry import suggest
+from boxcrew.core.storage.address import Url
 from boxcrew.core.units import parse_duration
 from boxcrew.data.config import DataConfig
 from boxcrew.data.loading.loader import LoaderConfig
@@ -98,8 +99,8 @@ class RunConfig(Config):
         default_factory=lambda: task_config_class(DEFAULT_TASK).of({})
     )
     data: DataConfig = Field(default_factory=lambda settings: DataConfig(path=settings["task"].default_data))
-    out: Path | None = None
-    """Run directory; none makes a new one under runs/."""
+    out: Url | Path | None = None
+    """Run directory, or a URL such as s3://bucket/runs/a; none makes a new directory under runs/."""
     name: str | None = None
     """Name of the run directory under runs/."""
     seed: int = Field(default=0, ge=0)
@@ -155,6 +156,15 @@ class RunConfig(Config):
         """The metric that decides which weights are the best."""
         named = self.evaluation.metric
         return next(iter(self.task.metrics)) if named == "auto" else named
+
+    @property
+    def local_out(self) -> Path | None:
+        """The run directory; `UsageError` if it is a URL, for those who do not make a working copy of it."""
+        if isinstance(self.out, Url):
+            raise UsageError(
+                f"out={self.out}: only a training can be stored there", advice="give a directory"
+            )
+        return self.out
 
     def limits(self, *, num_samples: int, batch: int) -> RunLimits:
         """Return the limits of a run on so many training samples with steps of `batch`."""

@@ -17,6 +17,7 @@ from torch import Tensor
 from boxcrew.core.config import Config, Names, commas
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.registry import suggest
+from boxcrew.core.storage.address import Url
 from boxcrew.core.units import counted
 from boxcrew.nets.network import ClassRows, Network
 from boxcrew.nets.packaged import PACKAGED, packaged_file, packaged_weights
@@ -237,8 +238,8 @@ class Resume(InitConfig):
     """The full state of another run, continued in a new directory; in its own a run is resumed without."""
 
     kind: Literal["resume"] = "resume"
-    run: Path
-    """Run directory to continue in a new directory."""
+    run: Url | Path
+    """Run directory, or its URL, to continue in a new directory."""
 
     def initialize(self, network: Network) -> InitReport:  # noqa: ARG002 - the trainer loads more than weights
         return InitReport(kind=self.kind, source=f"resume: the newest checkpoint of {self.run}")

@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 
 from boxcrew.core.config import ChosenBy, Config
 from boxcrew.core.input_size import InputSize
+from boxcrew.core.storage.address import Url
 from boxcrew.tasks.base import TaskConfig
 from boxcrew.train.config import RunConfig
 
@@ -26,6 +27,7 @@ _WORDS = {
     float: "number",
     str: "text",
     Path: "path",
+    Url: "URL",
     ByteSize: "bytes",
     InputSize: "size",
     type(None): "none",

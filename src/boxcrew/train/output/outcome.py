@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from boxcrew.core.storage.address import Url
 from boxcrew.core.units import format_bytes, format_duration
 from boxcrew.nets.weights import save_weights
 from boxcrew.tasks.base import Task, TaskConfig
@@ -19,6 +20,7 @@ class Outcome:
     """A finished or interrupted run."""
 
     folder: Path
+    url: Url | None = None  # under which it is stored, if it is
     task_data: TaskData
     summary: dict[str, Any]
     interrupted: bool

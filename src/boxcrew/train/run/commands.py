@@ -28,16 +28,17 @@ def train(
     """
     config = config.with_absolute_path()
     default = Path(config.task.folder) / (config.name or "train")
-    if config.out is not None and run_of_stage(config.out) is not None:
+    out = config.local_out
+    if out is not None and run_of_stage(out) is not None:
         raise UsageError(
-            f"out={config.out}: a stage of the run in {config.out.parent}",
-            advice=f"boxcrew resume run={config.out.parent}, or another out=",
+            f"out={out}: a stage of the run in {out.parent}",
+            advice=f"boxcrew resume run={out.parent}, or another out=",
         )
     job = Job.of(config, os.environ)
-    begun = job.folder(default) if job is not None and config.out is None else None
+    begun = job.folder(default) if job is not None and out is None else None
     if begun is not None:
         screen.info(f"{begun}: this job has begun there, and goes on")
-    with locked_folder(config.out or begun, default, screen.info) as folder, recorded(job, folder):
+    with locked_folder(out or begun, default, screen.info) as folder, recorded(job, folder):
         announce(folder)
         if config.task.stages():
             return run_stages(config, folder, screen, group or ReplicaGroup())

@@ -14,6 +14,7 @@ from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.files import append
 from boxcrew.deploy.optimizer_state import check_optimizer_state
 from boxcrew.plan.plan import Plan
+from boxcrew.train.bucket.records import everything, local_run
 from boxcrew.train.config import LIMITS, RunConfig
 from boxcrew.train.init import Resume
 from boxcrew.train.loop.checkpoint import Checkpoint, newest_checkpoint
@@ -61,7 +62,7 @@ def find_resumed(folder: Path, config: RunConfig, screen: Screen) -> Resumed | N
 
 
 def _other_run(init: Resume) -> Resumed:
-    folder = require_run(init.run)
+    folder = require_run(local_run(init.run, everything))
     checkpoint, problems = newest_checkpoint(folder / "checkpoints")
     if checkpoint is None:
         reason = problems[0] if problems else "it has no finished checkpoint"

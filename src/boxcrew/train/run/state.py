@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from boxcrew.core.lock_owner import Owner, owner_of
+from boxcrew.core.storage.address import Place
 from boxcrew.train.loop.checkpoint import list_checkpoints
 from boxcrew.train.run.directory import read_record, stage_names
 from boxcrew.train.run.lease import is_renewed, read_terms
@@ -31,7 +32,7 @@ class RunState:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
-    def lines(self, folder: Path) -> list[str]:
+    def lines(self, folder: Place) -> list[str]:
         """Return the state as lines for people."""
         since = f" since {self.since}" if self.since and self.state in {"preparing", "running"} else ""
         reason = f": {self.reason}" if self.reason else ""
@@ -53,12 +54,19 @@ class RunState:
 
 def run_state(folder: Path, info: Callable[[str], None]) -> RunState:
     """Return the state of a run. If another host has its lock, this takes seconds: its lease is watched."""
+    owner = owner_of(folder)
+    is_held = owner is not None and _is_alive(owner, folder, info)
+    terms = read_terms(folder)
+    takeovers = terms.generation - 1 if terms is not None else 0
+    return state_of(folder, owner=owner, is_held=is_held, takeovers=takeovers)
+
+
+def state_of(folder: Path, *, owner: Owner | None, is_held: bool, takeovers: int) -> RunState:
+    """Return the state of a run from its files, and from who has it: `is_held` says whether that lives."""
     stage = next((name for name in reversed(stage_names(folder)) if (folder / name).is_dir()), None)
     place = folder / stage if stage is not None else folder
     status = _record(place, STATUS)
-    owner = owner_of(folder)
-    is_held = owner is not None and _is_alive(owner, folder, info)
-    checkpoints, terms = list_checkpoints(place / "checkpoints"), read_terms(folder)
+    checkpoints = list_checkpoints(place / "checkpoints")
     return RunState(
         state=_state(status, _record(folder, SUMMARY), owner, is_held=is_held),
         reason=status.get("reason"),
@@ -68,7 +76,7 @@ def run_state(folder: Path, info: Callable[[str], None]) -> RunState:
         checkpoint=int(checkpoints[-1].name) if checkpoints else None,
         processes=tuple(status.get("processes", ())),
         since=owner.since if owner is not None else None,
-        takeovers=terms.generation - 1 if terms is not None else 0,
+        takeovers=takeovers,
     )
 
 
