@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from boxcrew.nets.static import nms_top_k, score_ranks
+from boxcrew.runtime.choice import below_rank
 from boxcrew.runtime.suppression import suppress
 
 
@@ -38,6 +39,22 @@ def test_it_keeps_what_torch_keeps(kind: str, iou: float, most: int) -> None:
         assert np.array_equal(kept.scores, scores[index])
         assert np.array_equal(kept.boxes, boxes[index])
         assert np.array_equal(kept.labels, labels[index])
+
+
+@pytest.mark.parametrize("kind", ["random", "many", "ties", "whole", "same"])
+@pytest.mark.parametrize("score", [0.0, 0.25, 0.5, 0.6, 0.9, 1.0])
+def test_candidates_that_nobody_asks_for_change_nothing(kind: str, score: float) -> None:
+    for seed in range(5):
+        boxes, scores, labels = candidates(seed, kind)
+        near = np.random.default_rng(seed).integers(0, len(scores), len(scores) // 2)
+        scores[near] = score + np.linspace(-2e-4, 2e-4, len(near), dtype=np.float32)  # some of one rank
+        all_of, few = (
+            suppress(boxes, scores, labels, score_threshold=threshold, iou=0.5, most=50).above(score)
+            for threshold in (0.01, max(0.01, below_rank(score)))
+        )
+        assert np.array_equal(few.scores, all_of.scores)
+        assert np.array_equal(few.boxes, all_of.boxes)
+        assert np.array_equal(few.labels, all_of.labels)
 
 
 def test_of_boxes_with_nearly_the_same_score_the_first_is_kept() -> None:

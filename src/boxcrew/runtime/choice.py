@@ -5,6 +5,8 @@ Both keep what `nets.static` and detectors keep.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from boxcrew.core.types import Floats, Ints
@@ -12,6 +14,7 @@ from boxcrew.runtime.model_info import CandidateRule
 
 # As in `nets.static`.
 _STEPS = 4096
+_MARGIN = 2  # ranks, of which rounding needs one
 _LOWEST, _HIGHEST = np.float32(2.0**-20), np.float32(1 - 2.0**-13)
 
 
@@ -20,6 +23,15 @@ def score_ranks(scores: Floats) -> Ints:
     limited = np.clip(scores, _LOWEST, _HIGHEST)
     ranks: Ints = np.rint(np.log(limited / (1 - limited)) * _STEPS).astype(np.int64)
     return ranks
+
+
+def below_rank(score: float) -> float:
+    """Return a score a little below all that have the same rank as this one."""
+    if score <= _LOWEST:
+        return 0.0
+    limited = min(score, float(_HIGHEST))
+    logit = math.log(limited / (1 - limited)) - _MARGIN / _STEPS
+    return 1 / (1 + math.exp(-logit))
 
 
 def choose_candidates(boxes: Floats, scores: Floats, rule: CandidateRule) -> tuple[Floats, Floats, Ints]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -14,6 +14,7 @@ import numpy as np
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.types import Detections
 from boxcrew.data.proposals.methods import SELECTIVE_SEARCH, Proposer
+from boxcrew.runtime.choice import below_rank
 from boxcrew.runtime.engine_facts import EngineFacts
 from boxcrew.runtime.engines import ENGINES, Engine, open_engine
 from boxcrew.runtime.model_file import ModelFile, read_model
@@ -126,6 +127,14 @@ class ExportedPredictor(DetectionPredictor):
     """An exported detector, with what comes before and after it."""
 
     exported: Exported
+    least_score: float = 0.0  # candidates that have no more are not looked at, whatever the file's own rule
+
+    def above(self, score: float) -> Self:
+        """Return a predictor that finds the same objects with at least this score, for less work; of those
+        below, it may find some.
+        """
+        # What has a lower rank suppresses nothing that is asked for.
+        return replace(self, least_score=below_rank(score))
 
     def compute(self, inputs: Sequence[Array]) -> tuple[list[Detections], PredictSeconds]:
         rule = self._suppression()
@@ -133,6 +142,7 @@ class ExportedPredictor(DetectionPredictor):
         named = dict(zip((IMAGES, *EXTRA), map(np.ascontiguousarray, inputs), strict=False))
         outputs = self.exported.engine.run({**named, THRESHOLD: np.array([rule.score_threshold], np.float32)})
         computed = time.perf_counter()
+        rule = rule.model_copy(update={"score_threshold": max(rule.score_threshold, self.least_score)})
         detections = [_detections(rule, *rows) for rows in zip(*outputs, strict=True)]
         post = time.perf_counter() - computed
         return detections, PredictSeconds(network=computed - begun, post=post, num_images=len(detections))
