@@ -42,7 +42,7 @@ def test_as_many_threads_as_cores_stay_on_one_each(extra: int) -> None:
         together.wait(20)  # so that each thread has one
         return os.sched_getaffinity(0)
 
-    found = asyncio.run(pool.compute([work] * workers, soon(), never()))
+    found = asyncio.run(pool.compute([work] * workers, soon(), never))
     pool.close()
     if extra:
         assert found == [cores] * workers
@@ -65,7 +65,7 @@ def test_the_first_error_ends_the_wait_and_what_has_not_begun_never_begins() -> 
 
     async def ask() -> None:
         try:
-            await pool.compute([fail, note, note, note], soon(), never())
+            await pool.compute([fail, note, note, note], soon(), never)
         finally:
             release.set()
 
@@ -86,7 +86,7 @@ def test_nobody_waits_for_a_thread_that_is_busy(
 
     async def ask() -> None:
         try:
-            await pool.compute([lambda: release.wait(20)], Deadline(time.perf_counter() + seconds), gone())
+            await pool.compute([lambda: release.wait(20)], Deadline(time.perf_counter() + seconds), gone)
         finally:
             release.set()
 

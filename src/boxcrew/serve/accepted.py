@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from starlette.requests import Request
 
@@ -14,30 +16,33 @@ from boxcrew.serve.photo import Openable
 from boxcrew.serve.service import service_of
 
 
-async def find_photos(
-    request: Request, model: ServedModel, photos: Sequence[Openable], deadline: Deadline
-) -> list[Finding]:
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The part of a request that is the same for all of its photos."""
+
+    model: ServedModel
+    score: float  # of the objects that are asked for, at least
+    deadline: Deadline
+
+
+async def find_photos(request: Request, asked: Asked, photos: Sequence[Openable]) -> list[Finding]:
     """Detect objects in the photos of a request, and count them."""
-    works = [finder(model, photo, deadline) for photo in photos]
-    return await _compute(request, works, deadline)
+    works = [finder(asked, photo) for photo in photos]
+    return await _compute(request, works, asked.deadline)
 
 
 async def draw_photo(
-    request: Request,
-    model: ServedModel,
-    photo: Openable,
-    deadline: Deadline,
-    draw: Callable[[Finding], bytes],
+    request: Request, asked: Asked, photo: Openable, draw: Callable[[Finding], bytes]
 ) -> bytes:
     """Detect objects in a photo and draw them, which is one piece of work: it is accepted as a whole."""
-    find_it, pictures = finder(model, photo, deadline), []
+    find_it, pictures = finder(asked, photo), []
 
     def work() -> Finding:
         finding = find_it()
         pictures.append(draw(finding))
         return finding
 
-    await _compute(request, [work], deadline)
+    await _compute(request, [work], asked.deadline)
     return pictures[0]
 
 
@@ -46,20 +51,22 @@ async def _compute(
 ) -> list[Finding]:
     service, state = service_of(request), request.scope["state"]
     state["photos"] = state.get("photos", 0) + len(works)
-    findings = await service.pool.compute(works, deadline, client_left(request))
+    findings = await service.pool.compute(works, deadline, partial(client_left, request))
     for finding in findings:
         service.metrics.photo(finding.milliseconds)
     return findings
 
 
-def finder(model: ServedModel, photo: Openable, deadline: Deadline) -> Callable[[], Finding]:
+def finder(asked: Asked, photo: Openable) -> Callable[[], Finding]:
     """Return the work of detecting objects in a photo, whose wait begins now."""
     submitted = time.perf_counter()
+    predictor = asked.model.predictor.above(asked.score)
 
     def work() -> Finding:
         waited = time.perf_counter() - submitted
-        finding = find(model.predictor, photo, queue_seconds=waited, require_time=deadline.require)
-        model.times.add({name: ms for name, ms in finding.milliseconds.items() if name != "queue"})
+        finding = find(predictor, photo, queue_seconds=waited, require_time=asked.deadline.require)
+        stages = {name: ms for name, ms in finding.milliseconds.items() if name != "queue"}
+        asked.model.times.add(stages)
         return finding
 
     return work

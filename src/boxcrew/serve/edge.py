@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -19,6 +19,9 @@ _DISCARD_SECONDS = 1.0
 _WITHOUT_LOG = frozenset(  # routes that are asked all the time
     {"label_studio_health", "live", "metrics", "model_ready", "ready", "static"}
 )
+_OWN = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+_ID, _CACHE, _CLOSE = b"x-request-id", b"cache-control", (b"connection", b"close")
+_OWN_NAMES = frozenset({_ID, *(name for name, _ in _OWN)})
 
 
 class Edge:
@@ -108,11 +111,13 @@ class _Exchange:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            headers.update({**HEADERS, "X-Request-Id": self.scope["state"]["request_id"]})
-            headers.setdefault("Cache-Control", "no-store")
+            headers = [pair for pair in message["headers"] if pair[0] not in _OWN_NAMES]
+            headers += [*_OWN, (_ID, self.scope["state"]["request_id"].encode())]
+            if not any(name == _CACHE for name, _ in headers):
+                headers.append((_CACHE, b"no-store"))
             if self._is_ambiguous or not (self._is_read or await self._discard()):
-                headers["Connection"] = "close"
+                headers = [*(pair for pair in headers if pair[0] != _CLOSE[0]), _CLOSE]
+            message["headers"] = headers
         await self._send(message)
 
     async def _discard(self) -> bool:

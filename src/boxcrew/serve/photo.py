@@ -9,7 +9,7 @@ from boxcrew.core.types import Image
 from boxcrew.data.images.heic import HEAD_BYTES, is_heic
 from boxcrew.data.images.reading import has_more_frames
 from boxcrew.data.images.source_image import DecodedImage, EncodedImage, SourceImage
-from boxcrew.serve.pieces import has_countless_parts
+from boxcrew.serve.pieces import has_countless_parts, num_scans
 from boxcrew.serve.refusals import RefusedError
 
 MAX_PIXELS = 50_000_000
@@ -64,7 +64,7 @@ class Photo:
         if has_more_frames(self.data, name=self.name):
             message = f"{self.name}: has several frames or pages"
             raise RefusedError(415, "unsupported", message, advice="send one of them")
-        if self.data.startswith(b"\xff\xd8") and self.data.count(b"\xff\xda") > _MOST_SCANS:
+        if num_scans(self.data) > _MOST_SCANS:
             message = f"{self.name}: a JPEG of more than {_MOST_SCANS} scans"
             raise RefusedError(413, "too_large", message, advice="save it as an ordinary JPEG")
         return image

@@ -9,6 +9,10 @@ from typing import Literal
 _MOST_PARTS = 2000
 _PART_BYTES = 1024  # a file may have one more part for each so many bytes: PNGs are written in such pieces
 
+_SCAN, _ONE_PASS = (
+    b"\xff\xda",
+    (b"\xc0", b"\xc1"),
+)  # markers of a scan, and of frames that are not progressive
 _FRACTIONS = (5, 10)  # types of values in a TIFF: RATIONAL, SRATIONAL
 
 
@@ -16,6 +20,21 @@ def has_countless_parts(data: bytes) -> bool:
     """Return whether a JPEG, PNG, GIF or TIFF has far more parts beside its pixels than programs write."""
     most = _MOST_PARTS + len(data) // _PART_BYTES
     return next(islice(_parts(data), most, None), None) is not None
+
+
+def num_scans(data: bytes) -> int:
+    """Return how many scans of a JPEG may be decoded, each of which is a pass over all pixels; 0 for other
+    files. Where the first scan of a baseline JPEG has all colors, decoders end with it.
+    """
+    if not data.startswith(b"\xff\xd8"):
+        return 0
+    segments = list(_segments(data))
+    frame = next((at for at in segments if data[at + 1 : at + 2] in _ONE_PASS), None)
+    scan = _segment_end(data, segments[-1]) if segments else 2
+    if frame is not None and data[scan : scan + 2] == _SCAN:
+        has_all_colors = data[frame + 9 : frame + 10] == data[scan + 4 : scan + 5]
+        return 1 if has_all_colors else data.count(_SCAN)
+    return data.count(_SCAN)
 
 
 def _parts(data: bytes) -> Iterator[int]:
@@ -34,13 +53,17 @@ def _segments(data: bytes) -> Iterator[int]:
     at = 2
     while data[at : at + 1] == b"\xff" and data[at + 1 : at + 2] != b"\xda":
         yield at
-        marker = int.from_bytes(data[at + 1 : at + 2])
-        if marker == 0xFF:  # fills up
-            at += 1
-        elif marker <= 0x01 or 0xD0 <= marker <= 0xD9:  # without a content
-            at += 2
-        else:
-            at += 2 + int.from_bytes(data[at + 2 : at + 4])
+        at = _segment_end(data, at)
+
+
+def _segment_end(data: bytes, at: int) -> int:
+    """Return where the segment of a JPEG ends that begins at a position."""
+    marker = int.from_bytes(data[at + 1 : at + 2])
+    if marker == 0xFF:  # fills up
+        return at + 1
+    if marker <= 0x01 or 0xD0 <= marker <= 0xD9:  # without a content
+        return at + 2
+    return at + 2 + int.from_bytes(data[at + 2 : at + 4])
 
 
 def _chunks(data: bytes) -> Iterator[int]:

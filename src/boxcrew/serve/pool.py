@@ -15,6 +15,7 @@ from typing import TypeVar
 from boxcrew.serve.admission import Admission, Deadline, late
 from boxcrew.serve.uploads import client_gone
 
+_UNWATCHED = 0.05  # seconds in which most photos are answered: only for others, the client is watched
 _T = TypeVar("_T")
 
 
@@ -28,24 +29,27 @@ class Pool:
         )
 
     async def compute(
-        self, works: Sequence[Callable[[], _T]], deadline: Deadline, gone: Awaitable[None]
+        self, works: Sequence[Callable[[], _T]], deadline: Deadline, gone: Callable[[], Awaitable[None]]
     ) -> list[_T]:
         """Return the results of functions that are called in the threads, all before the deadline. `gone`
-        returns when the client waits no more. What has not begun then, or when one fails, never begins.
+        is called if it takes a while, and returns when the client waits no more. What has not begun then, or
+        when one fails, never begins.
         """
-        watch = asyncio.ensure_future(gone)
-        futures: list[Future[_T]] = []
+        self._admission.add_photos(len(works))
         outcome = _Outcome(len(works))
-        timer = outcome.loop.call_later(deadline.remaining(), outcome.expire)
+        timers = [
+            outcome.loop.call_later(deadline.remaining(), outcome.expire),
+            outcome.loop.call_later(_UNWATCHED, outcome.watch, gone),
+        ]
+        futures = [self._submit(work, outcome) for work in works]
         try:
-            self._admission.add_photos(len(works))
-            watch.add_done_callback(outcome.leave)
-            futures += [self._submit(work, outcome) for work in works]
             await outcome.ended
             return [future.result() for future in futures]
         finally:
-            timer.cancel()
-            watch.cancel()
+            for timer in timers:
+                timer.cancel()
+            for watch in outcome.watches:
+                watch.cancel()
             for future in futures:
                 future.cancel()
 
@@ -82,6 +86,7 @@ class _Outcome:
     def __init__(self, num: int) -> None:
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self.loop.create_future()
+        self.watches: list[asyncio.Future[None]] = []
         self._num_left = num
 
     def tell(self, error: BaseException | None) -> None:
@@ -93,8 +98,13 @@ class _Outcome:
         """End because the deadline has passed."""
         self._fail(late())
 
-    def leave(self, watch: asyncio.Future[None]) -> None:
-        """End because the client has gone, unless it is only watched no more."""
+    def watch(self, gone: Callable[[], Awaitable[None]]) -> None:
+        """End as soon as the client has gone."""
+        watch = asyncio.ensure_future(gone())
+        watch.add_done_callback(self._leave)
+        self.watches.append(watch)
+
+    def _leave(self, watch: asyncio.Future[None]) -> None:
         if not watch.cancelled():
             self._fail(watch.exception() or client_gone())
 

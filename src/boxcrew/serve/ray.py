@@ -23,7 +23,7 @@ from ray import serve as ray_serve
 from starlette.types import ASGIApp
 
 from boxcrew.core.errors import ModelError, UsageError
-from boxcrew.serve.accepted import finder
+from boxcrew.serve.accepted import Asked, finder
 from boxcrew.serve.admission import Deadline
 from boxcrew.serve.app import build_app
 from boxcrew.serve.listening import is_loopback
@@ -60,12 +60,17 @@ class ServiceReplica:
         photo = PixelPhoto(name="health", pixels=np.zeros((32, 32, 3), np.uint8))
         deadline = Deadline(time.perf_counter() + _HEALTH_SECONDS)
         for model in self._service.models.all():
-            nobody: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             try:
-                await self._service.pool.compute([finder(model, photo, deadline)], deadline, nobody)
+                asked = Asked(model=model, score=model.threshold, deadline=deadline)
+                await self._service.pool.compute([finder(asked, photo)], deadline, _never)
             except RefusedError as error:
                 if error.kind != "busy":  # photos of clients, each of which has a deadline
                     raise
+
+
+async def _never() -> None:
+    """Wait for ever: no client is there that could go."""
+    await asyncio.Event().wait()
 
 
 def serve_on_ray(

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from boxcrew.serve.accepted import client_left, find_photos
+from boxcrew.serve.accepted import Asked, client_left, find_photos
 from boxcrew.serve.detecting import Finding
 from boxcrew.serve.json_body import Tree, child, objects, parse_object
 from boxcrew.serve.label_config import BoxControl, read_label_config
@@ -71,7 +71,7 @@ async def label_studio_setup(request: Request) -> Response:
     with service.admission.request() as held:
         body = await read_body(request, held, deadline)
         check = partial(_check_schema, body, model)
-        await service.pool.compute([check], deadline, client_left(request))
+        await service.pool.compute([check], deadline, partial(client_left, request))
     return json_response({"model_version": model.digest})
 
 
@@ -85,11 +85,12 @@ async def label_studio_predict(request: Request) -> Response:
     with service.admission.request() as held:
         body = await read_body(request, held, deadline)
         read = partial(_Tasks.of, body, model, service.config.label_studio)
-        (tasks,) = await service.pool.compute([read], deadline, client_left(request))
+        (tasks,) = await service.pool.compute([read], deadline, partial(client_left, request))
         regions: list[list[Region]] = [[] for _ in range(tasks.num)]
         for start in range(0, len(tasks.images), MAX_PHOTOS):
             group = tasks.images[start : start + MAX_PHOTOS]
-            findings = await find_photos(request, model, [image.photo for image in group], deadline)
+            asked = Asked(model=model, score=_least_score(group, model), deadline=deadline)
+            findings = await find_photos(request, asked, [image.photo for image in group])
             for image, finding in zip(group, findings, strict=True):
                 regions[image.task] += _regions(image, finding, model)
     results = [_prediction(task, model) for task in regions]
@@ -113,12 +114,21 @@ def _images(
         yield _TaskImage(task=number, photo=photo, controls=own)
 
 
+def _threshold(control: BoxControl, model: ServedModel) -> float:
+    return model.threshold if control.threshold is None else control.threshold
+
+
+def _least_score(images: Sequence[_TaskImage], model: ServedModel) -> float:
+    """Return the score that is enough for a tag of one of the images."""
+    return min(_threshold(control, model) for image in images for control in image.controls)
+
+
 def _regions(image: _TaskImage, finding: Finding, model: ServedModel) -> Iterator[Region]:
     """Yield what was found as boxes in percent of the upright photo."""
     width, height = finding.extent
     scale = np.array([100 / width, 100 / height] * 2)
     for control in image.controls:
-        shown = finding.detections.above(model.threshold if control.threshold is None else control.threshold)
+        shown = finding.detections.above(_threshold(control, model))
         for box, score, label in zip(shown.boxes * scale, shown.scores, shown.labels, strict=True):
             if int(label) not in control.labels:
                 continue
