@@ -25,12 +25,14 @@ RIDGE = 10.0
 class RidgeToyConfig(ClassificationConfig):
     name: Literal["ridge_toy"] = "ridge_toy"  # type: ignore[assignment]
     tuned: bool = False  # whether a third stage trains the head on
+    whole: bool = False  # whether all steps are for the first stage
 
     def stages(self) -> tuple[Stage, ...]:
         tune = Stage(
             name="tune", fraction=0.5, changes={"optim": {"rate": 0.001}, "trainable": ["net.body.head*"]}
         )
-        stages = (Stage(name="backbone", fraction=0.5), Stage(name="ridge", kind="solve"))
+        first = Stage(name="backbone", fraction=1.0 if self.whole else 0.5)
+        stages = (first, Stage(name="ridge", kind="solve"))
         return (*stages, tune) if self.tuned else stages
 
 

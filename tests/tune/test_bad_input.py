@@ -47,7 +47,6 @@ def begin(table: Path, out: Path, /, **changes: Any) -> None:
         ({"search": {"optim": {"name": "sgd,ftrl", "momentum": "0..0.9"}}}, "has no effect with optim.name="),
         ({"sampler": "grid"}, "a grid needs values"),
         ({"sampler": "best"}, "sampler: input should be 'tpe', 'cma', 'random' or 'grid'"),
-        ({"recipe": "sppnet", "settings": {"data": "shelf"}}, "is trained in stages"),
         ({"settings": {"deploy": {"replicas": 2}}}, "trained in one process"),
         ({"settings": {"data": "nowhere"}}, "nowhere"),
         ({"storage": "sqlite:////nowhere/such/study.db"}, "cannot be reached"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from boxcrew.api import run_config
 from boxcrew.hardware.probe import probe_machine
-from boxcrew.tune.budget import REPEATS_SHARE, STARTING, Budget, fitted
+from boxcrew.tune.budget import REPEATS_SHARE, STARTING, Budget, Part, fitted, fitted_with_end
 from boxcrew.tune.cost import changes_cost, relative_cost, step_cost
 from boxcrew.tune.ledger import Asked, Begun, Ended, Ledger
 from boxcrew.tune.record import StudyRecord
@@ -46,17 +47,21 @@ def budget(*, time: float | None, now: float = 0.0, done: float = 27.0) -> Budge
     )
 
 
+def part(steps: float, *, completes: bool = False) -> Part:
+    return Part(steps=steps, completes=completes)
+
+
 def test_the_time_for_the_last_promotion_and_the_repeats_is_kept_back() -> None:
-    assert budget(time=None).allows(10**6)
+    assert budget(time=None).allows(part(10**6))
     short = budget(time=100.0)  # too short for two repeats of 27 steps and 3 evaluations
     assert not short.allows_repeats()
-    assert short.allows(98 - 1 - 19 - 2)
-    assert not short.allows(98 - 1 - 19 - 2 + 1)  # with the last promotion and the test it takes longer
-    assert short.allows_promotion(98 - 1 - 2)
+    assert short.allows(part(98 - 1 - 19 - 2))
+    assert not short.allows(part(98 - 1 - 19 - 2 + 1))  # with the last promotion and the test it takes longer
+    assert short.allows_promotion(part(98 - 1 - 2))
     long = budget(time=1000.0)
     assert long.allows_repeats()
-    assert long.allows(980 - 1 - 19 - 60 - 2)
-    assert not long.allows(980 - 1 - 19 - 60 - 2 + 1)
+    assert long.allows(part(980 - 1 - 19 - 60 - 2))
+    assert not long.allows(part(980 - 1 - 19 - 60 - 2 + 1))
     assert not budget(time=1000.0, now=950.0).allows_repeats()
 
 
@@ -89,3 +94,16 @@ def test_the_time_of_a_step_and_that_of_an_evaluation_are_told_apart() -> None:
     assert fitted([line(10), line(10)], planned=1.0) == (1.0, 25.0)
     assert fitted([line(10)], planned=100.0) == (3.5, 0.0)  # no step took longer than its training
     assert fitted([], planned=1.0) == (1.0, STARTING)
+
+
+def test_the_time_of_closed_forms_is_that_of_whole_trainings(record: StudyRecord) -> None:
+    staged = record.model_copy(update={"step_seconds": 1.0, "solve_seconds": 40.0})
+    paused = [(3.0, 5.0), (6.0, 8.0)]  # a second for each step, and two besides
+    assert fitted_with_end([], [], staged) == (1.0, STARTING, 40.0)
+    assert fitted_with_end(paused, [], staged) == (1.0, 2.0, 40.0)
+    assert fitted_with_end(paused, [(18.0, 70.0)], staged) == (1.0, 2.0, 50.0)
+    assert fitted_with_end([], [(27.0, 70.0), (27.0, 70.0)], staged) == (1.0, 3.0, 40.0)
+    solved = replace(budget(time=200.0), solving=50.0)
+    assert solved.allows_promotion(part(196 - 1 - 2 - 50, completes=True))
+    assert not solved.allows_promotion(part(196 - 1 - 2 - 49, completes=True))
+    assert solved.allows_promotion(part(196 - 1 - 2))

@@ -15,7 +15,8 @@ from boxcrew.train.loop.hooks.saver import Saver
 from boxcrew.train.output.metrics import read_rows
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import train
-from boxcrew.tune.worker import Work, newest_step
+from boxcrew.tune.run_state import newest_step
+from boxcrew.tune.worker import Work
 
 
 def short_run(table: Path, out: Path) -> RunConfig:

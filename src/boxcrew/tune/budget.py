@@ -24,6 +24,14 @@ STARTING = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of a training: its length in steps of the recipe, and whether it is the last one."""
+
+    steps: float
+    completes: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Budget:
     """The time that a study has, how much of it has passed, and what trainings take."""
 
@@ -31,6 +39,7 @@ class Budget:
     now: float
     step_seconds: float  # of a step of the recipe
     starting: float  # seconds of a training besides its steps: the start of its process, its evaluation
+    solving: float = 0.0  # seconds of the closed forms at the end of a whole training
     workers: int
     rungs: tuple[int, ...]
     steps_done: float  # of the recipe
@@ -39,19 +48,23 @@ class Budget:
     @classmethod
     def of(cls, study: StudyRecord, ledger: Ledger, now: float) -> Self:
         """Return the budget of a study that has run for `now` seconds, from what its trainings took."""
-        ended = [
-            (job.length(study.rungs), ledger.ends[job.job]) for job in ledger.jobs if job.job in ledger.ends
-        ]
-        times = [(steps, end.seconds) for steps, end in ended if end.failure is None]
-        step_seconds, starting = fitted(times, planned=study.step_seconds or 0.0)
+        ended = [(job, ledger.ends[job.job]) for job in ledger.jobs if job.job in ledger.ends]
+        last = len(study.rungs) - 1
+        parts, ends = list[tuple[float, float]](), list[tuple[float, float]]()
+        for job, end in ended:
+            if end.value is not None:
+                is_end = job.rung == last and study.solve_seconds is not None
+                (ends if is_end else parts).append((job.length(study.rungs), end.seconds))
+        step_seconds, starting, solving = fitted_with_end(parts, ends, study)
         return cls(
             time=study.time,
             now=now,
             step_seconds=step_seconds,
             starting=starting,
+            solving=solving,
             workers=study.workers,
             rungs=study.rungs,
-            steps_done=sum(steps for steps, _ in ended),
+            steps_done=sum(job.length(study.rungs) for job, _ in ended),
             repeats_left=len(ledger.missing_repeats(REPEATS)),
         )
 
@@ -60,16 +73,15 @@ class Budget:
         """True if trainings must end now, so that the test and the report are ready in time."""
         return not self._fits(self._test_seconds)
 
-    def allows(self, steps: float) -> bool:
-        """Return whether the search may go on with a training of so many steps, with the time kept back that
-        the end takes.
-        """
-        last = self._seconds(self.rungs[-1] - self.rungs[-2]) if len(self.rungs) > 1 else 0.0
-        return self._fits(self._seconds(steps) + last + self._repeats_seconds + self._test_seconds)
+    def allows(self, part: Part) -> bool:
+        """Return whether the search may go on with a training, with the time kept back that the end takes."""
+        rungs = (0, *self.rungs)
+        last = self._seconds(Part(steps=rungs[-1] - rungs[-2], completes=True)) if rungs[-2] else 0.0
+        return self._fits(self._seconds(part) + last + self._repeats_seconds + self._test_seconds)
 
-    def allows_promotion(self, steps: float) -> bool:
-        """Return whether a training of so many steps may be the last one, such as that of the best trial."""
-        return self._fits(self._seconds(steps) + self._test_seconds)
+    def allows_promotion(self, part: Part) -> bool:
+        """Return whether a training may be the last one, such as that of the best trial."""
+        return self._fits(self._seconds(part) + self._test_seconds)
 
     def allows_repeats(self) -> bool:
         """Return whether there is time for the repeats of the recipe, in a reasonable part of the study."""
@@ -82,9 +94,9 @@ class Budget:
     def _fits(self, seconds: float) -> bool:
         return self.time is None or self.now + seconds <= self.time * (1 - MARGIN)
 
-    def _seconds(self, steps: float) -> float:
-        """Return what a training of so many steps takes."""
-        return self.starting + steps * self.step_seconds
+    def _seconds(self, part: Part) -> float:
+        """Return what a part of a training takes."""
+        return self.starting + part.steps * self.step_seconds + (self.solving if part.completes else 0.0)
 
     @property
     def _test_seconds(self) -> float:
@@ -101,13 +113,29 @@ class Budget:
     @property
     def _whole_seconds(self) -> float:
         """The seconds of a training from the first step to the last, which is evaluated at every rung."""
-        return len(self.rungs) * self.starting + self.rungs[-1] * self.step_seconds
+        return len(self.rungs) * self.starting + self.rungs[-1] * self.step_seconds + self.solving
 
     @property
     def _may_repeat(self) -> bool:
         if self.time is not None:
             return REPEATS * self._whole_seconds <= REPEATS_SHARE * self.time * self.workers
         return REPEATS * self.rungs[-1] <= REPEATS_SHARE * self.steps_done
+
+
+def fitted_with_end(
+    parts: Sequence[tuple[float, float]], ends: Sequence[tuple[float, float]], study: StudyRecord
+) -> tuple[float, float, float]:
+    """Return the seconds of a step, those that a part of a training takes besides, and those of the closed
+    forms after the last. Trainings that are never paused do not tell the last two apart: then the closed
+    forms take what was predicted.
+    """
+    planned, predicted = study.step_seconds or 0.0, study.solve_seconds or 0.0
+    if not parts:
+        ends_without = [(steps, max(0.0, seconds - predicted)) for steps, seconds in ends]
+        return (*fitted(ends_without, planned=planned), predicted)
+    step_seconds, starting = fitted(parts, planned=planned)
+    besides = [max(0.0, seconds - starting - steps * step_seconds) for steps, seconds in ends]
+    return step_seconds, starting, statistics.median(besides) if besides else predicted
 
 
 def fitted(times: Sequence[tuple[float, float]], *, planned: float) -> tuple[float, float]:

@@ -26,8 +26,9 @@ def finish(runner: Runner) -> None:
     decision = last_promotion(ledger, study)
     if decision is not None:
         budget = Budget.of(study, ledger, runner.now)
-        steps = runner.length(decision) if winner_of(ledger, study) is not None else 0.0
-        if budget.allows_promotion(steps):  # without any result a training is begun that may be too long
+        # Without any result a training is begun that may be too long.
+        is_first = winner_of(ledger, study) is None and not budget.is_over
+        if is_first or budget.allows_promotion(runner.part(decision)):
             runner.begin(decision)
             runner.wait_for_all()
     winner = winner_of(ledger, study)

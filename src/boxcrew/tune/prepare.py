@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from boxcrew.api import run_config
@@ -15,13 +16,18 @@ from boxcrew.core.version import VERSION
 from boxcrew.hardware.machine import Machine
 from boxcrew.hardware.probe import probe_machine
 from boxcrew.plan.plan import Plan
+from boxcrew.tasks.base import Task
+from boxcrew.tasks.data import TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
+from boxcrew.train.planning.planner import Planner
 from boxcrew.train.planning.propose import can_run_trial, plan_after_trial, plan_before_trial
+from boxcrew.train.planning.solve_time import cpu_rate, solve_time
 from boxcrew.train.run.data import open_task
 from boxcrew.tune.choose import choose_space, split_search
 from boxcrew.tune.cost import changes_cost, step_cost
 from boxcrew.tune.record import ETA, Pruner, Sampler, StudyRecord
+from boxcrew.tune.run_state import can_pause
 from boxcrew.tune.sampling import STARTUP, grid, require_optuna
 from boxcrew.tune.settings import TuneConfig
 from boxcrew.tune.storage import absolute_url
@@ -53,6 +59,7 @@ class TrialCost:
     steps: int
     step_seconds: float | None
     trainings: float | None  # of that length; None: not known, or not limited
+    solve_seconds: float | None = None  # of the closed forms at its end; None if there are none
 
 
 def prepare_study(config: TuneConfig, screen: Screen) -> StudyRecord:
@@ -71,10 +78,11 @@ def prepare_study(config: TuneConfig, screen: Screen) -> StudyRecord:
     planner, plan = plan_before_trial(opened, machine, task_data, task)
     if config.time is not None and config.time >= WORTH_MEASURING and can_run_trial(opened, plan):
         _, plan = plan_after_trial(planner, plan, task_data, screen)
-    cost = _cost(
-        config, given, plan, task_data.num_train, is_length_given=bool({"steps", "epochs"} & words.keys())
-    )
-    pruner = _pruner(config, cost)
+    task_data.require_solvable(Path.cwd())
+    solving = _solve_seconds(planner, plan, task_data, task)
+    is_length_given = bool({"steps", "epochs"} & words.keys())
+    cost = _cost(config, planner, plan, is_length_given=is_length_given, solving=solving)
+    pruner = _pruner(config, cost) if can_pause(given.task.stages()) else "none"
     sampler = _sampler(config, cost, pruner)
     require_optuna(sampler)
     if sampler == "cma" and (pruner != "none" or config.workers > 1):
@@ -99,6 +107,7 @@ def prepare_study(config: TuneConfig, screen: Screen) -> StudyRecord:
         storage=None if config.storage is None else absolute_url(config.storage),
         data_digest=task_data.digest(),
         step_seconds=cost.step_seconds,
+        solve_seconds=cost.solve_seconds,
         machine=machine.tree(),
         base_cost=step_cost(given, machine)
         if changes_cost([each.target for each in space.dimensions])
@@ -125,10 +134,10 @@ def require_same_data(study: StudyRecord) -> None:
 def _given(config: TuneConfig, words: dict[str, Any]) -> RunConfig:
     """Return the settings of the recipe with those of the user, in one process on this machine."""
     given = run_config(config.recipe, words).with_absolute_path()
-    if given.task.stages():
+    if config.pruner not in {"auto", "none"} and not can_pause(given.task.stages()):
         raise UsageError(
-            f"{config.recipe}: is trained in stages, which a search cannot compare",
-            advice="search for a detector without stages, such as starter or faster_rcnn_mobile",
+            f"pruner={config.pruner}: {config.recipe} has several stages of steps, and is trained as a whole",
+            advice="leave it out",
         )
     if given.deploy.replicas not in {1, "auto"} or given.plan is not None:
         raise UsageError(
@@ -155,18 +164,29 @@ def _share(machine: Machine, workers: int) -> Machine:
     return machine.model_copy(update={**parts, "devices": tuple(devices)}) if workers > 1 else machine
 
 
+def _solve_seconds(planner: Planner, plan: Plan, task_data: TaskData, task: Task) -> float | None:
+    """Return the predicted seconds of the closed forms of a training; None if it has none."""
+    stages = [stage for stage in planner.config.task.stages() if stage.kind == "solve"]
+    rate = cpu_rate(plan, planner.workload)
+    times = [solve_time(stage, task_data, task, rate) for stage in stages]
+    return sum(time.likely for time in times if time is not None) if stages else None
+
+
 def _cost(
-    config: TuneConfig, given: RunConfig, plan: Plan, num_samples: int, *, is_length_given: bool
+    config: TuneConfig, planner: Planner, plan: Plan, *, is_length_given: bool, solving: float | None
 ) -> TrialCost:
     """Return the length of trials: that of the recipe, or less if the time is not enough for a search."""
     seconds = None if plan.predicted is None else plan.predicted.step.likely
-    steps = given.limits(num_samples=num_samples, batch=plan.batch).steps
+    steps = planner.config.limits(num_samples=planner.num_samples, batch=plan.batch).steps
     if config.time is None or seconds is None:
-        return TrialCost(steps=steps, step_seconds=seconds, trainings=None)
-    available = config.time * config.workers / seconds
+        return TrialCost(steps=steps, step_seconds=seconds, trainings=None, solve_seconds=solving)
+    available = config.time * config.workers / seconds  # in steps, as what follows
+    closed = (solving or 0.0) / seconds
     if not is_length_given:
-        steps = max(1, min(steps, int(available / LEAST_TRAININGS)))
-    return TrialCost(steps=steps, step_seconds=seconds, trainings=available / steps)
+        each = available / LEAST_TRAININGS
+        steps = max(1, min(steps, int(max(each - closed, each / 2))))
+    trainings = available / (steps + closed)
+    return TrialCost(steps=steps, step_seconds=seconds, trainings=trainings, solve_seconds=solving)
 
 
 def _pruner(config: TuneConfig, cost: TrialCost) -> Pruner:
@@ -222,11 +242,14 @@ def _base(given: RunConfig, plan: Plan, words: dict[str, Any], *, steps: int) ->
 def _describe(study: StudyRecord, cost: TrialCost, screen: Screen) -> None:
     for dimension in study.space.dimensions:
         screen.info(f"search: {dimension.target}: {dimension}")
-    seconds = f", about {format_duration(cost.steps * cost.step_seconds)}" if cost.step_seconds else ""
+    each = cost.steps * (cost.step_seconds or 0.0) + (cost.solve_seconds or 0.0)
+    seconds = f", about {format_duration(each)}" if each else ""
     rungs = ", ".join(map(str, study.rungs[:-1]))
     compared = f"; compared after {rungs} steps, and one of {ETA} goes on" if rungs else ""
     screen.info(f"a trial: {counted(study.rungs[-1], 'step')}{seconds}{compared}")
     limits = [format_duration(study.time)] if study.time is not None else []
     limits += [counted(study.trials, "trial")] if study.trials is not None else []
     at_once = f", {study.workers} at once" if study.workers > 1 else ""
+    if cost.trainings is not None and cost.trainings < 1:
+        screen.warn("this is longer than the study, so perhaps no trial is finished: give more time=")
     screen.info(f"study: {study.sampler} and {study.pruner}, for {' or '.join(limits)}{at_once}")

@@ -47,6 +47,7 @@ class StudyRecord(Config):
     storage: str | None  # of Optuna; None: a journal in the directory of the study
     data_digest: str
     step_seconds: float | None  # of the recipe, as planned
+    solve_seconds: float | None = None  # of its closed forms, as predicted; None if it has none
     machine: dict[str, Any]  # that a trial has
     base_cost: float | None  # of a step of the recipe, if the space has settings that change it
     versions: dict[str, str]

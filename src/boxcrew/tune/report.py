@@ -21,7 +21,6 @@ from boxcrew.report.study.types import (
     TrialReport,
     TrialState,
 )
-from boxcrew.train.output.metrics import read_rows
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.directory import read_record
 from boxcrew.train.run.stored_settings import flat
@@ -30,6 +29,7 @@ from boxcrew.tune.finish import BEST, TEST
 from boxcrew.tune.importance import importance
 from boxcrew.tune.ledger import Ledger, Trial
 from boxcrew.tune.record import REPEATED, TRIALS, StudyRecord
+from boxcrew.tune.run_state import evaluations, trained_seconds
 from boxcrew.tune.screen import show
 from boxcrew.tune.space import Dimension
 from boxcrew.tune.storage import JOURNAL
@@ -109,8 +109,8 @@ def _state(folder: Path) -> Literal["finished", "running", "stopped"]:
 
 
 def _budget(study: StudyRecord, folder: Path, ledger: Ledger) -> BudgetReport:
-    trials = sum(_trained(folder / TRIALS / f"{trial.number:04d}") for trial in ledger.trials)
-    repeats = sum(_trained(folder / REPEATED / str(number)) for number in ledger.repeats())
+    trials = sum(trained_seconds(folder / TRIALS / f"{trial.number:04d}") for trial in ledger.trials)
+    repeats = sum(trained_seconds(folder / REPEATED / str(number)) for number in ledger.repeats())
     processes = sum(end.seconds for end in ledger.ends.values())
     return BudgetReport(
         planned=study.time,
@@ -120,11 +120,6 @@ def _budget(study: StudyRecord, folder: Path, ledger: Ledger) -> BudgetReport:
         starting=max(0.0, processes - trials - repeats),
         workers=study.workers,
     )
-
-
-def _trained(run: Path) -> float:
-    """Return the seconds that a run has trained."""
-    return float(read_record(run, "status.json").get("train_seconds", 0.0))
 
 
 def _dimension(dimension: Dimension) -> DimensionReport:
@@ -187,7 +182,7 @@ def _trial_state(ledger: Ledger, trial: Trial, state: str) -> TrialState:
 
 def _trial(study: StudyRecord, folder: Path, trial: Trial, state: TrialState) -> TrialReport:
     run, rungs = folder / TRIALS / f"{trial.number:04d}", trial.asked.rungs
-    rows = [row for row in read_rows(run / "metrics.jsonl") if "rate" not in row and study.metric in row]
+    rows = [row for row in evaluations(run) if study.metric in row]
     return TrialReport(
         trial=trial.number,
         state=state,
@@ -202,6 +197,6 @@ def _trial(study: StudyRecord, folder: Path, trial: Trial, state: TrialState) ->
             CurvePoint(step=int(row["step"]), seconds=row.get("time"), value=row[study.metric])
             for row in rows
         ),
-        seconds=_trained(run),
+        seconds=trained_seconds(run),
         run=str(run),
     )

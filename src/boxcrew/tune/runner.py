@@ -15,12 +15,13 @@ from typing import Any
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.units import format_duration
 from boxcrew.train.output.screen import Screen
-from boxcrew.tune.budget import REPEATS, Budget
+from boxcrew.tune.budget import REPEATS, Budget, Part
 from boxcrew.tune.ledger import Asked, Begun, Ended, Event, Ledger, Stopped, Trial
 from boxcrew.tune.record import REPEATED, TRIALS, StudyRecord
+from boxcrew.tune.run_state import newest_step
 from boxcrew.tune.sampling import draw
 from boxcrew.tune.scheduler import Decision, Timeline, completion, decide
-from boxcrew.tune.worker import Work, Worker, newest_step
+from boxcrew.tune.worker import Work, Worker
 
 MOST_FAILURES = 10
 """Trials in a row whose failure ends a study."""
@@ -97,16 +98,17 @@ class Runner:
             repeat=decision.repeat,
             slot=slot,
             begins=begins,
-            ends=begins + (0 if is_repeat else self.length(decision)),
+            ends=begins + (0 if is_repeat else self.part(decision).steps),
         )
         self.add(job)
         self._start(job)
 
-    def length(self, decision: Decision) -> int:
-        """Return the length of a training in steps of the recipe."""
+    def part(self, decision: Decision) -> Part:
+        """Return the part of a training that a decision begins."""
         steps = (0, *self.study.rungs)
         begun = -1 if decision.kind == "new" else self.ledger.trials[decision.trial].begun
-        return steps[decision.rung + 1] - steps[begun + 1]
+        length = steps[decision.rung + 1] - steps[begun + 1]
+        return Part(steps=length, completes=decision.rung == len(self.study.rungs) - 1)
 
     def repeat_recipe(self) -> bool:
         """Train the recipe with other seeds, as many at once as the study has workers, unless that was done
@@ -175,12 +177,12 @@ class Runner:
         used too if there is nothing to complete, or not enough time for it.
         """
         budget = Budget.of(self.study, self.ledger, self.now)
-        if budget.allows(self.length(decision)):
+        if budget.allows(self.part(decision)):
             return True
         last = completion(self.ledger.trials, self.study)
-        is_kept = last is not None and budget.allows_promotion(self.length(last))
+        is_kept = last is not None and budget.allows_promotion(self.part(last))
         is_needed = is_kept or budget.allows_repeats()
-        return not is_needed and budget.allows_promotion(self.length(decision))
+        return not is_needed and budget.allows_promotion(self.part(decision))
 
     def _ask(self, trials: Sequence[Trial], decision: Decision) -> bool:
         """Draw the settings of a new trial; return whether there are any left to try."""

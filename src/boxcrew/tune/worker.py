@@ -17,18 +17,15 @@ from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 from boxcrew.core.config import Tree
-from boxcrew.core.errors import BoxcrewError, ModelError
+from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.lock_owner import Owner, owner_of
 from boxcrew.train.config import RunConfig
-from boxcrew.train.loop.checkpoint import list_checkpoints, read_run
-from boxcrew.train.output.metrics import read_rows
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import train
-from boxcrew.train.run.directory import read_record
 from boxcrew.train.run.lock import locked
+from boxcrew.tune.run_state import evaluations, is_begun, is_finished, newest_step, solved_value
 
 _context = multiprocessing.get_context("forkserver")
 
@@ -46,22 +43,22 @@ class Work:
 
     def is_done(self) -> bool:
         """Return whether the run has got so far, and was evaluated there: a signal may come in between."""
-        if _is_finished(self.folder):
+        if is_finished(self.folder):
             return True
         if self.pause_at is None or newest_step(self.folder) < self.pause_at:
             return False
-        return any(row["step"] >= self.pause_at for row in self._evaluations())
+        return any(row["step"] >= self.pause_at for row in evaluations(self.folder))
 
     def value(self, metric: str, *, higher_is_better: bool) -> float | None:
-        """Return the best value of the metric so far; None if it was not measured."""
+        """Return the best value of the metric so far, or that of the last closed form; None if it was not
+        measured.
+        """
+        if self.pause_at is None and (solved := solved_value(self.folder, metric)) is not None:
+            return solved
         end = self.config["steps"] if self.pause_at is None else self.pause_at
-        rows = self._evaluations()
+        rows = evaluations(self.folder)
         values = [row[metric] for row in rows if metric in row and row["step"] <= end]
         return (max if higher_is_better else min)(values, default=None)
-
-    def _evaluations(self) -> list[dict[str, Any]]:
-        rows = read_rows(self.folder / "metrics.jsonl")
-        return [row for row in rows if "rate" not in row]  # rows of training steps have one
 
 
 class Worker:
@@ -112,16 +109,6 @@ def preload() -> None:
     forkserver.ensure_running()
 
 
-def newest_step(folder: Path) -> int:
-    """Return the step of a run's newest complete checkpoint; -1 if it has none."""
-    for path in reversed(list_checkpoints(folder / "checkpoints")):
-        try:
-            return read_run(path)[0]
-        except ModelError:
-            continue
-    return -1
-
-
 def _do(work: Work, reply: Connection) -> None:
     """Do the work in the new process; send back the reason if it fails."""
     os.setsid()  # Ctrl-C reaches the study alone, which stops its workers
@@ -150,7 +137,7 @@ def _train(work: Work) -> None:
     if work.is_done():
         return
     folder = work.folder
-    if folder.is_dir() and not list_checkpoints(folder / "checkpoints"):
+    if folder.is_dir() and not is_begun(folder):
         with locked(folder, lambda _: None):  # of a process that was killed before its first checkpoint
             pass
         shutil.rmtree(folder)
@@ -164,10 +151,3 @@ def _wait_for_lock(folder: Path) -> None:
     here = Owner.me().host
     while (owner := owner_of(folder)) is not None and owner.host == here and not owner.is_dead():
         time.sleep(0.05)
-
-
-def _is_finished(folder: Path) -> bool:
-    try:
-        return bool(read_record(folder, "summary.json").get("state") == "finished")
-    except ValueError:
-        return False

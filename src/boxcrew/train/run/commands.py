@@ -24,7 +24,7 @@ def train(
     config: RunConfig, screen: Screen, group: ReplicaGroup | None = None, *, pause_at: int | None = None
 ) -> Outcome:
     """Train a new run, or continue from the newest checkpoint in its directory. This process is the chief of
-    `group`, or alone. A run without stages pauses after step `pause_at`.
+    `group`, or alone. The run, or its first stage if it has any, pauses after step `pause_at`.
     """
     config = config.with_absolute_path()
     default = Path(config.task.folder) / (config.name or "train")
@@ -41,7 +41,7 @@ def train(
     with locked_folder(out or begun, default, screen.info) as folder, recorded(job, folder):
         announce(folder)
         if config.task.stages():
-            return run_stages(config, folder, screen, group or ReplicaGroup())
+            return run_stages(config, folder, screen, group or ReplicaGroup(), pause_at=pause_at)
         if stage_names(folder):
             raise UsageError(
                 f"out={folder}: a run with stages", advice="give a directory that does not exist yet"

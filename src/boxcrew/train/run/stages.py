@@ -49,13 +49,19 @@ from boxcrew.train.run.stage_summary import StageResult, Summary, combined_summa
 from boxcrew.train.run.stored_settings import changes_since
 
 
-def run_stages(config: RunConfig, folder: Path, screen: Screen, group: ReplicaGroup) -> Outcome:
-    """Run the stages that are not finished, in order, and sum up all of them."""
+def run_stages(
+    config: RunConfig, folder: Path, screen: Screen, group: ReplicaGroup, *, pause_at: int | None = None
+) -> Outcome:
+    """Run the stages that are not finished, in order, and sum up all of them. The first pauses after step
+    `pause_at`.
+    """
     refuse_servers(config, num_servers(config.deploy))
     stages = config.task.stages()
     if sum(stage.fraction for stage in stages) > 1 + 1e-9:
         raise ValueError(f"{config.task.name}: the fractions of its stages add up to more than 1")
-    run = _StagedRun(config=config, folder=folder, stages=stages, screen=screen, group=group)
+    run = _StagedRun(
+        config=config, folder=folder, stages=stages, screen=screen, group=group, pause_at=pause_at
+    )
     run.require_usable()
     first = run.num_finished()
     if first == len(stages):
@@ -80,6 +86,7 @@ class _StagedRun:
     stages: Sequence[Stage]
     screen: Screen
     group: ReplicaGroup
+    pause_at: int | None  # the step of the first stage after which the run ends for now
 
     @property
     def folders(self) -> list[Path]:
@@ -175,7 +182,8 @@ class _StagedRun:
         if stage.kind == "solve":
             return solve_stage(stage.name, config, folder, self.screen)
         is_last = not self._descends_after(index)
-        session = prepare(config, folder, self.screen, self.group, is_last=is_last)
+        pause_at = self.pause_at if index == 0 else None
+        session = prepare(config, folder, self.screen, self.group, is_last=is_last, pause_at=pause_at)
         self._print_times(index, session)
         return session.run()
 
