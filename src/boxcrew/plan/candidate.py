@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Device, Machine
-from boxcrew.plan.dealing import distribute
+from boxcrew.plan.dealing import deal, distribute
 from boxcrew.plan.observed import Observed
 from boxcrew.plan.plan import MemoryFormat, Plan, Precision, Strategy
 from boxcrew.plan.request import PlanRequest
 
 CHOICES = (
-    "strategy", "servers", "parameter_device", "accumulation", "recompute", "precision", "memory_format",
-    "threads", "loader_workers", "cache_bytes",
+    "strategy", "servers", "exact", "parameter_device", "accumulation", "recompute", "precision",
+    "memory_format", "threads", "loader_workers", "cache_bytes",
 )  # fmt: skip
 """The fields that a candidate and its plan have in common."""
 
@@ -24,6 +24,7 @@ class Candidate:
     devices: tuple[Device, ...]  # of the clones of all replicas, in order
     shares: tuple[int, ...]  # samples per step of each clone
     replicas: int
+    exact: bool = True  # sums of ddp in the order of the clones
     servers: int = 0
     parameter_device: str
     accumulation: int = 1  # micro-batches per step
@@ -54,6 +55,27 @@ class Candidate:
     def largest_micro_batches(self) -> tuple[int, ...]:
         """The most samples that each clone computes at once."""
         return tuple(map(max, zip(*self.split(), strict=True)))
+
+    @property
+    def turns(self) -> tuple[range, ...]:
+        """The clones that compute one after the other: those of a replica of ddp. All others are alone."""
+        num = len(self.devices)
+        return deal(num, self.replicas if self.strategy == "ddp" else num)
+
+    @property
+    def at_once(self) -> list[tuple[Device, int]]:
+        """The device and the most samples of each clone, of those in turn only the one with the most."""
+        sizes = self.largest_micro_batches
+        return [(self.devices[own[0]], max(sizes[own[0] : own[-1] + 1])) for own in self.turns]
+
+    @property
+    def ordered_rows(self) -> tuple[int, ...]:
+        """The gradients that each replica of ddp sends where they are added up in the order of the clones;
+        none where each sends its sum, as is enough for two.
+        """
+        rows = (1, *map(len, self.turns[1:]))
+        is_ordered = self.strategy == "ddp" and self.exact and sum(rows) > 2
+        return rows if is_ordered else ()
 
     def split(self) -> tuple[tuple[int, ...], ...]:
         """Return how many samples each clone computes, for every micro-batch."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from boxcrew.hardware.machine import Device
 from boxcrew.plan.candidate import Candidate, PlanInputs
+from boxcrew.plan.dealing import deal
 from boxcrew.plan.memory import memory_of
 from boxcrew.plan.prediction import Bound, Interval, Memory, Prediction, Span
 from boxcrew.plan.speed import ComputeTime, compute_time_of, speeds_of, update_seconds
@@ -79,7 +80,7 @@ class Costs(PlanInputs):
         )
         work = core_seconds
         if candidate.on_cpu:
-            per_replica = compute[:: max(1, len(compute) // candidate.replicas)]
+            per_replica = [compute[own[0]] for own in deal(len(compute), candidate.replicas)]
             work += sum(seconds * candidate.threads * times[0].parallel for seconds in per_replica)
         evenly = work / self.machine.cores  # a lower bound: all work is spread over the cores
         return replace(step, wall=max(self._wall(candidate, step, core_seconds), evenly, 1e-9))
@@ -96,10 +97,14 @@ class Costs(PlanInputs):
         return max(step.busy + delay, step.inputs)
 
     def _compute(self, candidate: Candidate, times: list[ComputeTime]) -> list[float]:
-        """Return the seconds of each clone; they add up for clones of one process that share its threads."""
+        """Return the seconds of each clone; they add up for clones of one process that share its threads, or
+        compute in turn.
+        """
         num, pairs = candidate.accumulation, zip(times, candidate.shares, strict=True)
         seconds = [min(num, share) * time.fixed + time.each * share for time, share in pairs]
-        if candidate.on_cpu and candidate.replicas == 1 and len(seconds) > 1:
+        seconds = [sum(seconds[own[0] : own[-1] + 1]) for own in candidate.turns for _ in own]
+        is_shared = candidate.strategy != "ddp" and candidate.on_cpu and candidate.replicas == 1
+        if is_shared and len(seconds) > 1:
             seconds = [sum(seconds)] * len(seconds)
         if not candidate.on_cpu or self.observed.timings:  # measured steps include the load of others
             return seconds
@@ -121,9 +126,12 @@ class Costs(PlanInputs):
         if network is not None and self.request.num_replicas is not None:
             num, link = self.request.num_replicas, min(link, network.bytes_per_second)
             latency = network.seconds
-        backward = compute * (1 - self._forward_share()) / candidate.accumulation
+        in_turn = max(map(len, candidate.turns))  # gradients are sent in the backward of the last
+        backward = compute * (1 - self._forward_share()) / candidate.accumulation / in_turn
         if candidate.strategy == "ddp" and num > 1:
-            sent = 2 * (num - 1) / num * gradients / link + gradients // BUCKET_BYTES * latency
+            rows = candidate.ordered_rows
+            num_messages = gradients // BUCKET_BYTES * (2 if rows else 1)
+            sent = (1 + max(rows, default=1)) * (num - 1) / num * gradients / link + num_messages * latency
             if self.request.deploy.batch_norm == "synced":  # then gradients are sent after backward
                 backward = 0.0
             return SMALL_MESSAGES * latency + max(0.0, sent - OVERLAPPED_BACKWARD * backward)
@@ -174,10 +182,12 @@ class Costs(PlanInputs):
         spans = [making] if step.inputs else []
         begin = 0.0 if candidate.loader_workers else step.inputs
         num, forward = min(candidate.accumulation, 8), self._forward_share()  # more could not be drawn
+        waits = {clone: (clone - own[0], len(own)) for own in candidate.turns for clone in own}
         for index, (device, seconds) in enumerate(zip(candidate.devices, step.compute, strict=True)):
             lane = device.name if len(candidate.devices) == 1 else f"clone_{index} on {device.name}"
-            each = seconds / num
-            for start in (begin + i * each for i in range(num)):
+            before, turns = waits[index]
+            each = seconds / turns / num
+            for start in (begin + (before * num + i) * each for i in range(num)):
                 turn = start + forward * each
                 spans.append(Span(lane=lane, name="forward", begin=start, end=turn))
                 spans.append(Span(lane=lane, name="backward", begin=turn, end=start + each))

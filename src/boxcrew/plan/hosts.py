@@ -8,6 +8,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.units import format_bytes
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Host
+from boxcrew.plan.dealing import deal
 from boxcrew.plan.layouts import shares_of
 from boxcrew.plan.observed import Observed
 from boxcrew.plan.plan import Plan, Replica
@@ -28,12 +29,15 @@ def plan_hosts(
         problem = f"deploy.strategy={strategy}: cannot be used with {num} replicas"
         raise UsageError(problem, advice="use deploy.strategy=ddp")
     clones = 1 if deploy.clones == "auto" else deploy.clones
-    shares = shares_of(deploy, batch, [1.0] * num * clones)
+    dealt = deal(num * clones if deploy.logical_clones == "auto" else deploy.logical_clones, num)
+    shares = shares_of(deploy, batch, [1.0] * dealt[-1].stop)
     plans: list[Plan] = []
     computing = [host for host in hosts if host.ranks]
     for host in computing:
-        own = [share for rank in host.ranks for share in shares[rank * clones : (rank + 1) * clones]]
+        own = [shares[clone] for rank in host.ranks for clone in dealt[rank]]
         changes = {"strategy": strategy, "replicas": len(host.ranks), "shares": tuple(own)}
+        if deploy.logical_clones != "auto":
+            changes["logical_clones"] = len(own)
         if deploy.accumulation != "auto":  # it is meant for the whole batch, not for one host's share
             changes["accumulation"] = 1
         part = {"deploy": deploy.model_copy(update=changes), "batch": sum(own), "num_replicas": num}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.candidate import Candidate
+from boxcrew.plan.dealing import deal
 from boxcrew.plan.plan import Strategy
 from boxcrew.plan.request import DeployConfig, PlanRequest
 
@@ -24,6 +25,7 @@ def layouts_of(machine: Machine, request: PlanRequest) -> list[Candidate]:
         num = len(devices)
     else:
         devices, reason = _devices(machine, deploy, request.device, num)
+    devices = _of_clones(devices, deploy, num)
     return [
         Candidate(
             strategy=strategy,
@@ -31,11 +33,28 @@ def layouts_of(machine: Machine, request: PlanRequest) -> list[Candidate]:
             shares=(1,) * len(devices),
             replicas=num,
             servers=num_servers(deploy) if strategy == "parameter_server" else 0,
+            exact=deploy.exact is not False,
             parameter_device=parameter_device,
             reason=reason,
         )
         for strategy, parameter_device in _strategies(deploy, devices, num)
     ]
+
+
+def _of_clones(devices: Sequence[Device], deploy: DeployConfig, num: int) -> list[Device]:
+    """Return a device for each clone; with `deploy.logical_clones` several may have that of their replica."""
+    wanted = deploy.logical_clones
+    if wanted == "auto":
+        return list(devices)
+    setting = f"deploy.logical_clones={wanted}"
+    if deploy.strategy not in {"auto", "ddp"} or deploy.servers != "auto" or len(devices) != num:
+        raise UsageError(f"{setting}: only for deploy.strategy=ddp, with one device for each replica")
+    if wanted < num:
+        raise UsageError(
+            f"{setting}: fewer than the {num} replicas, each of which computes one at least",
+            advice=f"deploy.logical_clones={num} or more, or fewer deploy.replicas=",
+        )
+    return [device for device, own in zip(devices, deal(wanted, num), strict=True) for _ in own]
 
 
 def _one_replica_each(machine: Machine, request: PlanRequest) -> tuple[list[Device], str]:
@@ -147,6 +166,12 @@ def _strategies(deploy: DeployConfig, devices: Sequence[Device], num: int) -> li
     `ddp` for several processes, `fsdp` where that needs too much memory; `clones` for several clones in one
     process, or with parameters in main memory; `parameter_server` only if requested.
     """
+    if deploy.exact is True and deploy.strategy in {"fsdp", "parameter_server", "clones"}:
+        raise UsageError(
+            f"deploy.exact=true: deploy.strategy={deploy.strategy} adds up in an order that depends on the "
+            "number of replicas",
+            advice="use deploy.strategy=ddp, or leave deploy.exact out",
+        )
     if deploy.strategy == "parameter_server" or (deploy.strategy == "auto" and deploy.servers != "auto"):
         return [("parameter_server", "cpu")]
     for name, value in (("servers", deploy.servers), ("staleness", deploy.staleness)):
@@ -158,10 +183,15 @@ def _strategies(deploy: DeployConfig, devices: Sequence[Device], num: int) -> li
     beside, offload = devices[0].name, deploy.optimizer_device == "cpu" and devices[0].kind != "cpu"
     if num > 1 and offload:
         raise UsageError(f"deploy.optimizer_device=cpu: cannot be used with deploy.replicas={num}")
+    in_turn = deploy.logical_clones != "auto" and deploy.logical_clones > 1
+    if in_turn and offload:
+        raise UsageError("deploy.optimizer_device=cpu: cannot be used with deploy.logical_clones")
     several: list[tuple[Strategy, str]] = [("ddp", beside), ("fsdp", beside)]
+    if in_turn or deploy.exact is True:
+        several = several[:1]
     usual: list[tuple[Strategy, str]] = [("clones", "cpu")]
     also: list[tuple[Strategy, str]] = []
-    if num > 1:
+    if num > 1 or in_turn:
         usual, setting = several, f"deploy.replicas={num}"
     elif offload or len(devices) > 1:
         setting = "deploy.optimizer_device=cpu" if offload else f"{len(devices)} clones"

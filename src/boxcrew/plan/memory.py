@@ -30,7 +30,7 @@ HALF = 0.55  # share of activations in two-byte numbers, with those that stay in
 def memory_of(candidate: Candidate, inputs: PlanInputs) -> list[Memory]:
     """Predict the memory of all devices that the candidate uses, the CPU first."""
     samples: dict[Device, list[int]] = {}  # the most that each of a device's clones computes at once
-    for device, num in zip(candidate.devices, candidate.largest_micro_batches, strict=True):
+    for device, num in candidate.at_once:
         samples.setdefault(device, []).append(num)
     main = _main_memory(candidate, samples.pop(inputs.machine.devices[0], []), inputs)
     return [main, *(_on_accelerator(candidate, device, max(n), inputs) for device, n in samples.items())]
@@ -56,13 +56,14 @@ def _main_memory(candidate: Candidate, samples: Sequence[int], inputs: PlanInput
         copies = 1 + (candidate.replicas if candidate.strategy == "parameter_server" else 0)
     activations = sum(_activations(workload, candidate, num) for num in samples)
     batches = sum(2 * workload.batch.at(share) for share in candidate.shares)
-    state = copies * (workload.model_bytes + workload.gradients + workload.optimizer) // shards
+    gradients = int(copies * workload.gradients * _gradient_copies(candidate))
+    state = (copies * (workload.model_bytes + workload.optimizer) + gradients) // shards
     overhead = _overhead(candidate, samples, state + activations, inputs)
     return Memory(
         device="cpu",
         libraries=libraries * processes,
         parameters=copies * workload.model_bytes // shards,
-        gradients=copies * workload.gradients // shards,
+        gradients=gradients // shards,
         optimizer=copies * workload.optimizer // shards,
         activations=activations,
         inputs=batches,
@@ -119,6 +120,18 @@ def _overhead(candidate: Candidate, samples: Sequence[int], held: int, inputs: P
     return max(0, len(samples) * int(last - share * most) + int(share * held))
 
 
+def _gradient_copies(candidate: Candidate) -> float:
+    """Return how many times a replica keeps gradients, at most. Of several clones in turn one computes its
+    own while the sum of the others is kept, or each of them where they must be sent one by one; those that
+    arrive are segments.
+    """
+    rows, is_in_turn = candidate.ordered_rows, max(map(len, candidate.turns)) > 1
+    if not rows:
+        return 1.0 + is_in_turn
+    copies = 2 if max(rows) > 1 else 1  # rows are put in the order of who gets their segments
+    return copies * max(rows) + sum(rows) / candidate.replicas + is_in_turn
+
+
 def _correction(device: str, candidate: Candidate, observed: Observed) -> float:
     """Return measured / predicted bytes of earlier runs, limited: small networks have large ratios."""
     ratio = observed.ratio(device, candidate.memory_format, candidate.precision)
@@ -138,7 +151,7 @@ def _on_accelerator(candidate: Candidate, device: Device, samples: int, inputs: 
         device=device.name,
         libraries=CONTEXT,
         parameters=held // shards + gathered,
-        gradients=workload.gradients // shards,
+        gradients=int(workload.gradients * _gradient_copies(candidate)) // shards,
         optimizer=0 if candidate.offloaded else workload.optimizer // shards,
         activations=activations,
         inputs=batch,

@@ -254,11 +254,20 @@ class Plan(Config):
         if self.staleness is not None:
             ahead = f"at most {counted(self.staleness, 'step')} ahead of each other"
             lines.append(f"replicas update the parameters independently, {ahead}: results depend on timing")
-        return [*lines, *self._norms(), *self.reasons]
+        return [*lines, *self._sums(), *self._norms(), *self.reasons]
 
     def expectations(self) -> list[str]:
         """Return the predicted time and memory as lines; none without a prediction."""
         return [] if self.predicted is None else self.predicted.explain()
+
+    def _sums(self) -> list[str]:
+        """Return what another number of replicas would change."""
+        if self.strategy != "ddp" or len(self.clones) == 1:
+            return []
+        dealt = f"{counted(len(self.clones), 'clone')} on {counted(len(self.replicas), 'replica')}"
+        if not self.exact:
+            return [f"{dealt}, added up in any order: other numbers of replicas round differently"]
+        return [f"{dealt}, added up in order: up to {len(self.clones)} replicas learn the same, bit for bit"]
 
     def _norms(self) -> list[str]:
         """Return what BatchNorm does differently than with one clone."""

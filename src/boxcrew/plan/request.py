@@ -66,6 +66,10 @@ class DeployConfig(Config, group="deploy"):
     """Steps that a replica may be ahead of another; none updates them together."""
     clones: Count | Literal["auto"] = "auto"
     """Copies of the model in one process."""
+    logical_clones: Count | Literal["auto"] = "auto"
+    """Shares of a step, however many replicas compute them (ddp); auto is one for each replica."""
+    exact: bool | Literal["auto"] = "auto"
+    """Add up in the order of clones: any number of replicas learns the same bits; auto does with ddp."""
     clone_on_cpu: bool = False
     """Put all clones on the CPU, even if there are accelerators."""
     shares: Annotated[tuple[Count, ...], commas] | None = None

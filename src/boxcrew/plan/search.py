@@ -11,6 +11,7 @@ from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.candidate import CHOICES, Candidate, candidate_of
 from boxcrew.plan.cost import Costs
+from boxcrew.plan.dealing import deal
 from boxcrew.plan.layouts import layouts_of, shares_of
 from boxcrew.plan.memory import capacity_of
 from boxcrew.plan.observed import Observed
@@ -71,21 +72,31 @@ def _candidates(costs: Costs, layout: Candidate) -> Iterator[Candidate]:
     for recompute in also_recomputed if deploy.recompute == "auto" else [deploy.recompute]:
         for memory_format, threads in _compute_modes(costs, usual):
             candidate = replace(usual, recompute=recompute, memory_format=memory_format, threads=threads)
-            speeds = [
-                1 / max(1e-12, costs.compute_time(device, candidate).each) for device in candidate.devices
-            ]
+            speeds = _speeds(costs, candidate)
             shares = shares_of(deploy, batch, speeds, least=costs.workload.min_samples)
             cache_bytes = _cache(costs, candidate) // layout.replicas
             yield replace(candidate, shares=tuple(shares), cache_bytes=cache_bytes)
 
 
+def _speeds(costs: Costs, candidate: Candidate) -> list[float]:
+    """Return the speed of every clone, by which it gets its share. Logical clones are equal: their shares may
+    not depend on who computes them.
+    """
+    if costs.request.deploy.logical_clones != "auto":
+        return [1.0] * len(candidate.devices)
+    times = (costs.compute_time(device, candidate) for device in candidate.devices)
+    return [1 / max(1e-12, time.each) for time in times]
+
+
 def _compute_modes(costs: Costs, layout: Candidate) -> list[tuple[MemoryFormat, int]]:
     """Return memory formats and threads: the usual ones, and on CPUs others that were measured."""
     deploy = costs.request.deploy
+    # Bits depend on the threads, and may not depend on who computes the clones of ddp.
+    at_once = len(layout.devices) if layout.strategy == "ddp" else layout.replicas
     rule: MemoryFormat = "channels_last" if not layout.on_cpu or costs.workload.depthwise else "contiguous"
     usual = (
         rule if deploy.memory_format == "auto" else deploy.memory_format,
-        max(1, int(costs.machine.cores) // layout.replicas) if deploy.threads == "auto" else deploy.threads,
+        max(1, int(costs.machine.cores) // at_once) if deploy.threads == "auto" else deploy.threads,
     )
     if not layout.on_cpu:
         return [usual]
@@ -237,10 +248,10 @@ def _plan(costs: Costs, chosen: Candidate) -> Plan:
     request, deploy = costs.request, costs.request.deploy
     pairs = zip(chosen.devices, chosen.shares, strict=True)
     clones = [Clone(device=device.name, share=share) for device, share in pairs]
-    each = len(clones) // chosen.replicas
+    replicas = [clones[own[0] : own[-1] + 1] for own in deal(len(clones), chosen.replicas)]
     return Plan(
         goal=str(request.goal),
-        replicas=tuple(Replica(clones=tuple(clones[i : i + each])) for i in range(0, len(clones), each)),
+        replicas=tuple(Replica(clones=tuple(own)) for own in replicas),
         staleness=deploy.staleness,
         optimizer_device=chosen.parameter_device,
         batch=request.batch,

@@ -11,7 +11,7 @@ import pytest
 from boxcrew.core.errors import UsageError
 from boxcrew.core.stage import Stage
 from boxcrew.hardware.machine import Device, Host, Machine
-from boxcrew.plan.plan import Plan
+from boxcrew.plan.plan import Plan, Replica
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import Checkpoint, write_checkpoint
 from boxcrew.train.planning.from_settings import (
@@ -19,6 +19,7 @@ from boxcrew.train.planning.from_settings import (
     planned_processes,
     planned_servers,
     resumed_plan,
+    with_clones_of,
 )
 from boxcrew.train.run.record import plan_before
 from tests.helpers import staged_detector
@@ -105,6 +106,39 @@ def test_a_run_goes_on_in_as_many_parts_whatever_fits_by_now(begun: Plan) -> Non
     now = config(deploy={"accumulation": 2})
     made = choose_plan(now, MACHINE, DEPTHWISE, num_samples=60)
     assert resumed_plan(made, begun, now, machine=MACHINE, then=MACHINE).accumulation == 2
+
+
+def begun_with(replicas: int, **deploy: object) -> Plan:
+    settings = config(deploy={"replicas": replicas, **deploy}, batch=8)
+    return choose_plan(settings, MACHINE, DEPTHWISE, num_samples=60)
+
+
+def resumed_with(begun: Plan, replicas: int, **deploy: object) -> Plan:
+    now = config(deploy={"replicas": replicas, **deploy}, batch=8)
+    planned = with_clones_of(now, begun, num_replicas=replicas)
+    made = choose_plan(planned, MACHINE, DEPTHWISE, num_samples=60)
+    return resumed_plan(made, begun, now, machine=MACHINE, then=MACHINE)
+
+
+@pytest.mark.parametrize("num", [1, 2, 3])
+def test_a_run_goes_on_with_its_clones_on_any_number_of_replicas(num: int) -> None:
+    begun = begun_with(3).model_copy(update={"threads": 2})
+    uneven = [
+        clone.model_copy(update={"share": share})
+        for clone, share in zip(begun.clones, (4, 3, 1), strict=True)
+    ]
+    replicas = tuple(Replica(clones=(clone,)) for clone in uneven)
+    plan = resumed_with(begun.model_copy(update={"replicas": replicas}), num)
+    assert (plan.strategy, plan.threads, len(plan.replicas)) == ("ddp", 2, num)
+    assert [clone.share for clone in plan.clones] == [4, 3, 1]
+
+
+def test_a_run_goes_on_with_other_clones_if_told_or_if_they_are_too_few() -> None:
+    begun = begun_with(2)
+    assert len(resumed_with(begun, 4).clones) == 4
+    assert len(resumed_with(begun, 1, logical_clones=4).clones) == 4
+    assert len(resumed_with(begun, 1, strategy="single").clones) == 1
+    assert [clone.share for clone in resumed_with(begun, 2, shares=[6, 2]).clones] == [6, 2]
 
 
 def test_a_run_goes_on_with_as_many_processes_as_it_began_with(

@@ -17,7 +17,7 @@ from boxcrew.hardware.speed import with_speeds
 from boxcrew.plan.hosts import plan_hosts
 from boxcrew.plan.layouts import num_servers
 from boxcrew.plan.observed import Observed
-from boxcrew.plan.plan import Plan
+from boxcrew.plan.plan import Plan, Replica
 from boxcrew.plan.request import PlanRequest, ReplicaRange
 from boxcrew.plan.search import make_plan
 from boxcrew.train.config import RunConfig
@@ -168,8 +168,8 @@ def _require_own_devices(plan: Plan, hosts: Sequence[Host]) -> None:
     """Refuse a plan with two replicas on one accelerator."""
     ranks_of_hosts = [host.ranks for host in hosts] if len(hosts) > 1 else [range(len(plan.replicas))]
     for ranks in ranks_of_hosts:
-        clones = [clone for rank in ranks for clone in plan.replicas[rank].clones]
-        names = [clone.device for clone in clones if clone.device != "cpu"]
+        used = [device for rank in ranks for device in {clone.device for clone in plan.replicas[rank].clones}]
+        names = [device for device in used if device != "cpu"]
         for name in names:
             if names.count(name) > 1:
                 raise UsageError(
@@ -197,12 +197,26 @@ def _require_devices(wanted: Sequence[str], machine: Machine, path: Path) -> Non
             )
 
 
+def with_clones_of(config: RunConfig, before: Plan, *, num_replicas: int) -> RunConfig:
+    """Return the settings to plan a resumed run with: it keeps the clones of the plan `before`, however many
+    replicas there are now, unless it is told otherwise or there are more replicas than clones.
+    """
+    deploy, num = config.deploy, len(before.clones)
+    told = config.plan is not None or deploy.logical_clones != "auto" or deploy.shares is not None
+    is_ddp = before.strategy == "ddp" and deploy.strategy in {"auto", "ddp"} and deploy.servers == "auto"
+    if told or not is_ddp or num == 1 or num < num_replicas:
+        return config
+    return config.model_copy(update={"deploy": deploy.model_copy(update={"logical_clones": num})})
+
+
 def resumed_plan(plan: Plan, before: Plan, config: RunConfig, *, machine: Machine, then: Machine) -> Plan:
     """Return the plan of a resumed run with the automatic choices of the plan `before`, if the CPU is the one
     that it had `then`. Its steps are then the same bit for bit as without the interruption.
     """
     if config.plan is not None:
         return plan
+    if plan.strategy == before.strategy == "ddp" and len(plan.clones) == len(before.clones):
+        before = _dealt_like(plan, before)
     same_cpu = (then.cores, then.devices[0].model) == (machine.cores, machine.devices[0].model)
     names = [name for name in KEPT if getattr(config.deploy, name) == "auto"]
     if not names or not same_cpu or _devices(before) != _devices(plan):
@@ -215,6 +229,16 @@ def resumed_plan(plan: Plan, before: Plan, config: RunConfig, *, machine: Machin
     except UsageError as error:
         return plan.with_reason(f"the original settings of this run cannot be kept: {error.message}")
     return resumed.with_reason(f"{', '.join(names).replace('_', ' ')} kept from the start of the run")
+
+
+def _dealt_like(plan: Plan, before: Plan) -> Plan:
+    """Return the plan `before` with its shares on the replicas of another plan with as many clones."""
+    shares = iter(before.clones)
+    replicas = [
+        Replica(clones=tuple(clone.model_copy(update={"share": next(shares).share}) for clone in each.clones))
+        for each in plan.replicas
+    ]
+    return before.model_copy(update={"replicas": tuple(replicas)})
 
 
 def _devices(plan: Plan) -> list[list[str]]:

@@ -55,7 +55,8 @@ def can_run_trial(config: RunConfig, plan: Plan) -> bool:
     for a second process.
     """
     on_xla = any(clone.device.startswith("xla") for clone in plan.clones)
-    return config.plan is None and plan.num_processes == 1 and not on_xla
+    in_turn = plan.strategy == "ddp" and len(plan.clones) > 1  # on more replicas they could not be tried
+    return config.plan is None and plan.num_processes == 1 and not on_xla and not in_turn
 
 
 def wants_trial(config: RunConfig, plan: Plan, limits: RunLimits) -> bool:

@@ -20,7 +20,7 @@ from boxcrew.tasks.base import Task
 from boxcrew.tasks.data import TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.planning.from_settings import require_replicas, resumed_plan
+from boxcrew.train.planning.from_settings import require_replicas, resumed_plan, with_clones_of
 from boxcrew.train.planning.propose import plan_after_trial, plan_before_trial, wants_trial
 from boxcrew.train.run.data import open_task
 from boxcrew.train.run.record import RunRecord, data_facts, warn_of_damage
@@ -56,7 +56,10 @@ def prepare(
     screen.info(f"machine: {machine.headline()}")
     config, task_data, task = _open_task(config, folder, screen)
     hosts = group.hosts or (Host(name="", machine=machine, ranks=(0,)),)
-    planner, plan = plan_before_trial(config, machine, task_data, task, hosts=hosts)
+    planned = config
+    if resumed is not None and resumed.is_own:
+        planned = with_clones_of(config, resumed.record.plan, num_replicas=group.num_replicas)
+    planner, plan = plan_before_trial(planned, machine, task_data, task, hosts=hosts)
     require_replicas(plan, group.num_replicas)
     setup = RunSetup.of(config, plan, task_data, task=task, folder=folder, screen=screen)
     setup = replace(setup, pause_at=pause_at)
