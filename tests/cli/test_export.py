@@ -93,7 +93,7 @@ def test_a_damaged_file_is_refused_everywhere(
     file.write_bytes(content)
     for words in (("val", f"data={tiny_set}"), ("predict", f"source={tiny_set / 'JPEGImages'}")):
         assert run(words[0], f"run={file}", *words[1:]) == 4
-        assert "is damaged: its content does not fit its digest" in capsys.readouterr().err
+        assert "is damaged: its checksum is wrong" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

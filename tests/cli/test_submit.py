@@ -192,7 +192,7 @@ def test_a_jobset(submit: Call, nodes: int) -> None:
     assert report["command"] == ["kubectl", "create", "-f", "My_run.1.yaml"]
     assert jobset["metadata"]["name"] == "my-run-1"
     job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
-    validated("Job", "batch/v1", job)
+    validated("PlannedJob", "batch/v1", job)
     num = 4 if nodes == 2 else 1
     assert (job["completions"], job["parallelism"], job["completionMode"]) == (num, num, "Indexed")
     assert job["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"] == [75]
@@ -348,7 +348,7 @@ def test_what_is_begun_again(
         (("slurm", "out=a", "submit.partitoin=x"), "did you mean 'partition'?"),
         (("slurm", "out=a", "submit.nodes=2", "deploy.replicas=3", CPU_NODE), "cannot be divided"),
         (("slurm", "out=a", "submit.file=there"), "submit.file=there: exists already"),
-        (("slurm", "out=a", "submit.node=4x16GB-tpu"), "cannot be asked for xla:0"),
+        (("slurm", "out=a", "submit.node=4x16GB-tpu"), "can be requested, not xla:0"),
     ],
 )
 def test_bad_words(boxcrew: Call, tiny_set: Path, words: tuple[str, ...], message: str) -> None:

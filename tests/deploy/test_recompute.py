@@ -145,6 +145,6 @@ def test_what_is_dropped_is_dropped_again() -> None:
 def test_clones_that_draw_from_one_source_are_refused() -> None:
     plan = plan_of(4, 4, strategy="clones")
     gradients(plan, Dropping())
-    with pytest.raises(BoxcrewError, match="share one source of random numbers") as refused:
+    with pytest.raises(BoxcrewError, match="share their random numbers") as refused:
         gradients(plan.model_copy(update={"recompute": True}), Dropping())
     assert "deploy.recompute=false" in refused.value.advice

@@ -125,10 +125,10 @@ def test_settings_that_would_change_the_past(
 ) -> None:
     """A run is to go on with another seed, batch, rate or network -> refused by name, nothing is touched."""
     before = contents(whole)
-    with pytest.raises(UsageError, match=f"{key}: .* steps already done depend on it") as caught:
+    with pytest.raises(UsageError, match=f"{key}: .* cannot change any more") as caught:
         resume(whole, {"steps": 20, **changes}, Screen())
     assert caught.value.exit_code == 2
-    with pytest.raises(UsageError, match=f"{key}: .* steps already done depend on it"):
+    with pytest.raises(UsageError, match=f"{key}: .* cannot change any more"):
         run(photos, whole, steps=20, **changes)
     assert contents(whole) == before
 

@@ -280,7 +280,7 @@ def test_tensorboard_fails(
     monkeypatch.setattr(RecordWriter, "flush", lambda self: fail(self, b""))
     out = tmp_path / "run"
     run(photos, out, summaries={"tensorboard": True, "images": 2})
-    assert (out / "train.log").read_text().count("TensorBoard is given up") == 1
+    assert (out / "train.log").read_text().count("TensorBoard is turned off") == 1
     shutil.rmtree(out / "tensorboard")
     require_same_run(out, whole)
 

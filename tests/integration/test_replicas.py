@@ -260,7 +260,7 @@ def test_one_that_is_told_to_leave_is_no_failure(start: Start, tmp_path: Path, r
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     reason = f"replica {rank} was preempted"
     assert (summary["state"], summary["stopped_because"]) == ("interrupted", reason)
-    assert f"preempted: saved at step {summary['steps']}, nothing has failed" in err
+    assert f"preempted: saved at step {summary['steps']}, no error" in err
     assert "error:" not in err
     document = json.loads(out)
     assert (document["error"], document["exit"], document["run"]) == ("preempted", 75, "run")

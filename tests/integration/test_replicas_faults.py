@@ -185,8 +185,8 @@ def _other_data(rank: int) -> None:
 def test_data_that_differ(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
     """The second replica finds an image less -> an error on both before the first step."""
     chief, other = run_two(config(photos, tmp_path / "run", deploy=two()), tmp_path / "reports", _other_data)
-    assert "is not the data that the chief has" in other["error"]
-    assert "is not the data that the chief has" in chief["error"]
+    assert "differs from the data of replica 0" in other["error"]
+    assert "differs from the data of replica 0" in chief["error"]
 
 
 def _no_images(blind: int, first: int, rank: int) -> None:

@@ -37,7 +37,7 @@ def test_what_decides_the_numbers_does_not_depend_on_the_replicas(num: int) -> N
     for name in ("threads", "memory_format", "accumulation", "precision", "recompute", "batch_norm"):
         assert getattr(plan, name) == getattr(most, name), name
     assert plan.threads == 2, "an eighth of the cores for each clone, as if all were replicas"
-    text = f"4 clones on {num} replica{'s' * (num > 1)}, added up in order"
+    text = f"4 clones on {num} replica{'s' * (num > 1)}, summed in a fixed order"
     assert any(line.startswith(text) for line in plan.explain())
 
 
@@ -95,4 +95,4 @@ def test_sums_are_exact_unless_told() -> None:
     assert logical(2, exact=True).exact
     plain = logical(2, exact=False)
     assert not plain.exact
-    assert any("added up in any order" in line for line in plain.explain())
+    assert any("summed in any order" in line for line in plain.explain())

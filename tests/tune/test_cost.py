@@ -9,9 +9,9 @@ import pytest
 
 from boxcrew.api import run_config
 from boxcrew.hardware.probe import probe_machine
-from boxcrew.tune.budget import REPEATS_SHARE, STARTING, Budget, Part, fitted, fitted_with_end
+from boxcrew.tune.budget import REPEATS_SHARE, STARTING, Budget, TrainingPart, fitted, fitted_with_end
 from boxcrew.tune.cost import changes_cost, relative_cost, step_cost
-from boxcrew.tune.ledger import Asked, Begun, Ended, Ledger
+from boxcrew.tune.ledger import Ledger, TrainingEnded, TrainingStarted, TrialDrawn
 from boxcrew.tune.record import StudyRecord
 from tests.helpers.tiny import BACKBONE
 
@@ -47,8 +47,8 @@ def budget(*, time: float | None, now: float = 0.0, done: float = 27.0) -> Budge
     )
 
 
-def part(steps: float, *, completes: bool = False) -> Part:
-    return Part(steps=steps, completes=completes)
+def part(steps: float, *, completes: bool = False) -> TrainingPart:
+    return TrainingPart(steps=steps, completes=completes)
 
 
 def test_the_time_for_the_last_promotion_and_the_repeats_is_kept_back() -> None:
@@ -75,10 +75,12 @@ def test_what_trainings_take_is_learnt_from_those_that_ended(record: StudyRecord
     ledger = Ledger(folder=tmp_path)
     before = Budget.of(study, ledger, 0.0)
     assert (before.step_seconds, before.steps_done) == (5.0, 0.0)
-    ledger.add(Asked(trial=0, params={}, settings={}, rungs=(3, 9, 27), bracket=0))
+    ledger.add(TrialDrawn(trial=0, params={}, settings={}, rungs=(3, 9, 27), bracket=0))
     for job, (begins, ends) in enumerate(((0, 3), (3, 9))):
-        ledger.add(Begun(job=job, trial=0, rung=job, slot=0, begins=float(begins), ends=float(ends)))
-        ledger.add(Ended(job=job, value=0.5, seconds=2.0 * (ends - begins) + 1.5, at=40.0))
+        ledger.add(
+            TrainingStarted(job=job, trial=0, rung=job, slot=0, begins=float(begins), ends=float(ends))
+        )
+        ledger.add(TrainingEnded(job=job, value=0.5, seconds=2.0 * (ends - begins) + 1.5, at=40.0))
     after = Budget.of(study, ledger, 40.0)
     assert (after.step_seconds, after.starting, after.steps_done) == (2.0, 1.5, 9.0)
     assert (after.repeats_left, after.workers) == (2, 1)

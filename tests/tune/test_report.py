@@ -16,7 +16,7 @@ from boxcrew.report.study.page import study_page
 from boxcrew.report.study.types import StudyReport
 from boxcrew.train.output.screen import Screen
 from boxcrew.tune.choose import choose_space
-from boxcrew.tune.ledger import Asked, Begun, Ended, Ledger, Stopped
+from boxcrew.tune.ledger import Ledger, SearchStopped, TrainingEnded, TrainingStarted, TrialDrawn
 from boxcrew.tune.record import TRIALS, StudyRecord
 from boxcrew.tune.report import make_report, write_report
 from boxcrew.tune.sampling import draw
@@ -68,14 +68,14 @@ def searched(study: StudyRecord, folder: Path, count: int, *, failing: bool = Fa
         params = draw(study, [], number)
         assert params is not None
         settings = study.space.settings(params) if number else {}
-        ledger.apply(Asked(trial=number, params=params, settings=settings, rungs=study.rungs, bracket=0))
+        ledger.apply(TrialDrawn(trial=number, params=params, settings=settings, rungs=study.rungs, bracket=0))
         last = 2 if number % 9 == 0 else 1 if number % 3 == 0 else 0
         for rung in range(last + 1):
             job = len(ledger.jobs)
-            ledger.apply(Begun(job=job, trial=number, rung=rung, slot=0, begins=job, ends=job + 1))
+            ledger.apply(TrainingStarted(job=job, trial=number, rung=rung, slot=0, begins=job, ends=job + 1))
             value = None if failing else 0.3 + 0.1 * rung + (number * 37 % 101) / 400
             failure = f"loss is not finite {HOSTILE}" if failing else None
-            ledger.apply(Ended(job=job, value=value, failure=failure, seconds=2.0, at=job * 2.0 + 2))
+            ledger.apply(TrainingEnded(job=job, value=value, failure=failure, seconds=2.0, at=job * 2.0 + 2))
             if failing:
                 break
             write_row(folder, number, study.rungs[rung], value or 0.0)
@@ -94,9 +94,9 @@ def repeat(ledger: Ledger, *values: float) -> None:
     """Note the results of the recipe with other seeds."""
     for number, value in enumerate(values, start=1):
         job = len(ledger.jobs)
-        begun = Begun(job=job, trial=0, rung=2, repeat=number, slot=0, begins=job, ends=job)
+        begun = TrainingStarted(job=job, trial=0, rung=2, repeat=number, slot=0, begins=job, ends=job)
         ledger.apply(begun)
-        ledger.apply(Ended(job=job, value=value, seconds=3.0, at=ledger.at + 3))
+        ledger.apply(TrainingEnded(job=job, value=value, seconds=3.0, at=ledger.at + 3))
 
 
 def reported(study: StudyRecord, folder: Path, ledger: Ledger) -> tuple[StudyReport, str]:
@@ -110,7 +110,7 @@ def test_a_finished_study_shows_everything(record: StudyRecord, tmp_path: Path) 
     study = record.model_copy(update={"time": 120.0})
     ledger = searched(study, tmp_path, 30)
     repeat(ledger, 0.41, 0.45)
-    ledger.apply(Stopped(reason="the time is used up", at=ledger.at))
+    ledger.apply(SearchStopped(reason="the time is used up", at=ledger.at))
     numbers = {"best": {"accuracy": 0.61}, "recipe": {"accuracy": 0.5}}
     (tmp_path / "test.json").write_text(json.dumps({"trial": 0, **numbers}))
     report, text = reported(study, tmp_path, ledger)
@@ -166,8 +166,8 @@ def test_a_study_that_has_just_begun(record: StudyRecord, tmp_path: Path, count:
 
 def test_a_killed_study_says_what_is_paused_and_how_to_go_on(record: StudyRecord, tmp_path: Path) -> None:
     ledger = searched(record, tmp_path, 12)
-    ledger.apply(Asked(trial=12, params={}, settings={"net.dropout": 0.3}, rungs=(3, 9, 27), bracket=0))
-    ledger.apply(Begun(job=len(ledger.jobs), trial=12, rung=0, slot=0, begins=1, ends=2))
+    ledger.apply(TrialDrawn(trial=12, params={}, settings={"net.dropout": 0.3}, rungs=(3, 9, 27), bracket=0))
+    ledger.apply(TrainingStarted(job=len(ledger.jobs), trial=12, rung=0, slot=0, begins=1, ends=2))
     report, text = reported(record, tmp_path, ledger)
     assert "chance is measured at the end" in text
     assert {trial.state for trial in report.trials} == {"complete", "paused"}

@@ -9,7 +9,7 @@ import pytest
 
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
-from boxcrew.tune.ledger import Asked, Begun, Ledger
+from boxcrew.tune.ledger import Ledger, TrainingStarted, TrialDrawn
 from boxcrew.tune.record import StudyRecord
 from boxcrew.tune.runner import Interrupted, Runner
 from boxcrew.tune.scheduler import Decision
@@ -21,12 +21,12 @@ def runner(study: StudyRecord, folder: Path) -> Runner:
     """A study with trial 0 and one more, of which nothing is trained."""
     ledger = Ledger(folder=folder)
     for number, settings in enumerate(SETTINGS):
-        ledger.add(Asked(trial=number, params={}, settings=settings, rungs=(3, 9, 27), bracket=0))
+        ledger.add(TrialDrawn(trial=number, params={}, settings=settings, rungs=(3, 9, 27), bracket=0))
     return Runner(study=study, folder=folder, ledger=ledger, screen=Screen())
 
 
-def job(trial: int, rung: int, *, slot: int = 0, repeat: int | None = None) -> Begun:
-    return Begun(job=0, trial=trial, rung=rung, slot=slot, repeat=repeat, begins=0.0, ends=1.0)
+def job(trial: int, rung: int, *, slot: int = 0, repeat: int | None = None) -> TrainingStarted:
+    return TrainingStarted(job=0, trial=trial, rung=rung, slot=slot, repeat=repeat, begins=0.0, ends=1.0)
 
 
 def test_a_trial_pauses_at_its_rung_with_the_schedule_of_a_whole_training(

@@ -10,7 +10,7 @@ import pytest
 from boxcrew.core.errors import UsageError
 from boxcrew.tune.choose import choose_space
 from boxcrew.tune.importance import importance
-from boxcrew.tune.ledger import Asked, Ledger, Trial
+from boxcrew.tune.ledger import Ledger, Trial, TrialDrawn
 from boxcrew.tune.record import Sampler, StudyRecord
 from boxcrew.tune.sampling import STARTUP, draw, grid
 
@@ -22,7 +22,7 @@ def drawn(record: StudyRecord, num: int) -> list[Trial]:
         params = draw(record, trials, number)
         assert params is not None
         settings = record.space.settings(params)
-        asked = Asked(trial=number, params=params, settings=settings, rungs=(3, 9, 27), bracket=0)
+        asked = TrialDrawn(trial=number, params=params, settings=settings, rungs=(3, 9, 27), bracket=0)
         value = 1.0 - float(settings["net.dropout"])
         trials.append(Trial(asked=asked, begun=0, values={0: value}))
     return trials
@@ -49,7 +49,7 @@ def test_cma_draws_its_own_state_again(record: StudyRecord) -> None:
     for number in range(STARTUP + 14):
         params = draw(study, trials, number)
         assert params is not None
-        asked = Asked(trial=number, params=params, settings={}, rungs=(27,), bracket=0)
+        asked = TrialDrawn(trial=number, params=params, settings={}, rungs=(27,), bracket=0)
         trials.append(Trial(asked=asked, begun=0, values={0: 1.0 - params["net.dropout"]}))
     dropouts = [trial.asked.params["net.dropout"] for trial in trials]
     assert sum(dropouts[-7:]) < sum(dropouts[:7])
@@ -77,7 +77,7 @@ def test_a_grid_has_each_point_once(record: StudyRecord) -> None:
         params = draw(study, trials, number)
         assert params is not None
         trials.append(
-            Trial(asked=Asked(trial=number, params=params, settings={}, rungs=(1,), bracket=0), begun=0)
+            Trial(asked=TrialDrawn(trial=number, params=params, settings={}, rungs=(1,), bracket=0), begun=0)
         )
     assert draw(study, trials, 99) is None
     with pytest.raises(UsageError, match="a grid needs values"):
@@ -90,7 +90,7 @@ def test_a_small_space_ends(record: StudyRecord) -> None:
     trials: list[Trial] = []
     for number, params in enumerate(({"net.batch_norm": False}, {"net.batch_norm": True})):
         assert draw(study, trials, number) == params
-        asked = Asked(trial=number, params=params, settings=params, rungs=(1,), bracket=0)
+        asked = TrialDrawn(trial=number, params=params, settings=params, rungs=(1,), bracket=0)
         trials.append(Trial(asked=asked, begun=0, values={0: 0.5}))
     assert draw(study, trials, 2) is None
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from boxcrew.tune.ledger import Asked, Begun, Trial
+from boxcrew.tune.ledger import TrainingStarted, Trial, TrialDrawn
 from boxcrew.tune.record import StudyRecord
 from boxcrew.tune.scheduler import Decision, Timeline, decide, first_rung
 
 
 def trial(number: int, *values: float, failure: str | None = None, bracket: int = 0) -> Trial:
     """A trial that has these values at the rungs that it has reached."""
-    asked = Asked(trial=number, params={}, settings={}, rungs=(3, 9, 27), bracket=bracket)
+    asked = TrialDrawn(trial=number, params={}, settings={}, rungs=(3, 9, 27), bracket=bracket)
     begun = max(bracket + len(values) - 1, 0)
     by_rung = {bracket + rung: value for rung, value in enumerate(values)}
     return Trial(asked=asked, begun=begun, values=by_rung, failure=failure)
@@ -78,5 +78,8 @@ def test_without_pruning_a_trial_is_trained_to_the_end(record: StudyRecord) -> N
     ("ends", "slot", "time"), [([], 0, 0.0), ([5], 1, 0.0), ([5, 3], 1, 3.0), ([5, 5], 0, 5.0)]
 )
 def test_the_slot_that_is_planned_to_be_free_first(ends: list[float], slot: int, time: float) -> None:
-    jobs = [Begun(job=i, trial=i, rung=0, slot=i, begins=0.0, ends=float(end)) for i, end in enumerate(ends)]
+    jobs = [
+        TrainingStarted(job=i, trial=i, rung=0, slot=i, begins=0.0, ends=float(end))
+        for i, end in enumerate(ends)
+    ]
     assert Timeline(jobs=jobs, workers=2).next_slot() == (slot, time)

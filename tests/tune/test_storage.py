@@ -9,9 +9,9 @@ import pytest
 from optuna.trial import TrialState
 
 from boxcrew.core.errors import UsageError
-from boxcrew.tune.ledger import Asked, Begun, Ended, Ledger
+from boxcrew.tune.ledger import Ledger, TrainingEnded, TrainingStarted, TrialDrawn
 from boxcrew.tune.record import StudyRecord
-from boxcrew.tune.storage import JOURNAL, Mirror, absolute_url
+from boxcrew.tune.storage import JOURNAL, OptunaCopy, absolute_url
 
 
 def ignore(text: str) -> None: ...
@@ -25,27 +25,27 @@ def ledger(tmp_path: Path) -> Ledger:
     ledger = Ledger(folder=folder)
     for number in range(4):
         params = {"optim.rate": 1e-3 * (number + 1), "net.dropout": 0.1}
-        ledger.add(Asked(trial=number, params=params, settings=params, rungs=(3, 9, 27), bracket=0))
+        ledger.add(TrialDrawn(trial=number, params=params, settings=params, rungs=(3, 9, 27), bracket=0))
         last = 3 if number == 0 else 1
         for rung in range(last):
             job = len(ledger.jobs)
-            ledger.add(Begun(job=job, trial=number, rung=rung, slot=0, begins=0.0, ends=1.0))
+            ledger.add(TrainingStarted(job=job, trial=number, rung=rung, slot=0, begins=0.0, ends=1.0))
             if number == 2:
-                ledger.add(Ended(job=job, failure="loss is nan", at=1.0))
+                ledger.add(TrainingEnded(job=job, failure="loss is nan", at=1.0))
             elif number < 2:
-                ledger.add(Ended(job=job, value=0.5 + 0.1 * rung, at=1.0))
+                ledger.add(TrainingEnded(job=job, value=0.5 + 0.1 * rung, at=1.0))
     return ledger
 
 
 STATES = [TrialState.COMPLETE, TrialState.RUNNING, TrialState.FAIL, TrialState.RUNNING]
 
 
-def states(mirror: Mirror) -> list[TrialState]:
+def states(mirror: OptunaCopy) -> list[TrialState]:
     return [trial.state for trial in mirror.storage.get_all_trials(mirror.study_id)]
 
 
 def test_all_trials_are_there_with_their_values(record: StudyRecord, ledger: Ledger) -> None:
-    mirror = Mirror.open(record, ledger.folder, ledger, ignore)
+    mirror = OptunaCopy.open(record, ledger.folder, ledger, ignore)
     for _ in range(2):  # the second time there is nothing to do
         mirror.sync()
         assert states(mirror) == STATES
@@ -61,13 +61,13 @@ def test_all_trials_are_there_with_their_values(record: StudyRecord, ledger: Led
 def test_a_journal_that_was_cut_off_is_put_aside_and_written_again(
     record: StudyRecord, ledger: Ledger
 ) -> None:
-    Mirror.open(record, ledger.folder, ledger, ignore).sync()
+    OptunaCopy.open(record, ledger.folder, ledger, ignore).sync()
     journal = ledger.folder / JOURNAL
     whole = journal.read_bytes()
     warnings: list[str] = []
     for number, damage in enumerate((whole[:-7], b'{"op_code"' + whole), start=1):
         journal.write_bytes(damage)
-        mirror = Mirror.open(record, ledger.folder, ledger, warnings.append)
+        mirror = OptunaCopy.open(record, ledger.folder, ledger, warnings.append)
         mirror.sync()
         assert states(mirror) == STATES
         assert (ledger.folder / f"{JOURNAL}.damaged-{number}").read_bytes() == damage
@@ -77,13 +77,13 @@ def test_a_journal_that_was_cut_off_is_put_aside_and_written_again(
 def test_another_storage(record: StudyRecord, ledger: Ledger, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'all.db'}"
     own = record.model_copy(update={"storage": url})
-    mirror = Mirror.open(own, ledger.folder, ledger, ignore)
+    mirror = OptunaCopy.open(own, ledger.folder, ledger, ignore)
     mirror.sync()
     assert len(optuna.load_study(study_name="study", storage=url).trials) == 4
-    assert states(Mirror.open(own, ledger.folder, ledger, ignore)) == STATES
+    assert states(OptunaCopy.open(own, ledger.folder, ledger, ignore)) == STATES
     foreign = own.model_copy(update={"identity": "another"})
     with pytest.raises(UsageError, match="a study named study that is another one"):
-        Mirror.open(foreign, ledger.folder, ledger, ignore)
+        OptunaCopy.open(foreign, ledger.folder, ledger, ignore)
 
 
 def test_a_storage_that_is_lost_costs_the_study_nothing(
@@ -91,7 +91,9 @@ def test_a_storage_that_is_lost_costs_the_study_nothing(
 ) -> None:
     url = f"journal:{tmp_path / 'shared'}"
     warnings: list[str] = []
-    mirror = Mirror.open(record.model_copy(update={"storage": url}), ledger.folder, ledger, warnings.append)
+    mirror = OptunaCopy.open(
+        record.model_copy(update={"storage": url}), ledger.folder, ledger, warnings.append
+    )
     file = tmp_path / "shared" / JOURNAL
     content = file.read_bytes()
     file.unlink()
@@ -124,4 +126,4 @@ def test_a_storage_out_of_reach(record: StudyRecord, ledger: Ledger, tmp_path: P
     for url in (f"sqlite:///{tmp_path / 'no' / 'such.db'}", "postgresql://nowhere.invalid/db"):
         study = record.model_copy(update={"storage": url})
         with pytest.raises(UsageError, match=r"cannot be reached|is not installed"):
-            Mirror.open(study, ledger.folder, ledger, ignore)
+            OptunaCopy.open(study, ledger.folder, ledger, ignore)

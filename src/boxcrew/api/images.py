@@ -97,7 +97,7 @@ def _read_file_object(file: Any) -> bytes:
     if not isinstance(data, bytes):
         raise UsageError(f"{name}: not a binary file: open it with mode 'rb'")
     if not data:
-        raise UsageError(f"{name}: nothing is left to read: file.seek(0) goes back to its begin")
+        raise UsageError(f"{name}: nothing is left to read: call file.seek(0) first")
     return data
 
 

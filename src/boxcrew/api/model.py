@@ -168,7 +168,7 @@ def _with_torch(module: str) -> Any:
         if (error.name or "").partition(".")[0] == "boxcrew":
             raise
         raise UsageError(
-            f"{error.name} is not installed, which everything but exported files needs",
+            f"{error.name} is not installed: without it only exported files can be used",
             advice="pip install 'boxcrew[train]'",
         ) from None
 

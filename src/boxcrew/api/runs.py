@@ -8,7 +8,7 @@ from typing import Any
 
 from boxcrew.core.config import Tree, read_yaml
 from boxcrew.core.errors import BoxcrewError, UnknownSettingError, UsageError
-from boxcrew.core.storage.address import Place
+from boxcrew.core.storage.address import Location
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.hardware.machine import Machine
 from boxcrew.plan.plan import Plan
@@ -16,7 +16,7 @@ from boxcrew.recipes import DEFAULT, RECIPES
 from boxcrew.report.plots.labels import plot_labels
 from boxcrew.report.plots.plan import plot_plan
 from boxcrew.report.plots.run import write_plots
-from boxcrew.train.bucket.working_copy import RunPlace, run_place
+from boxcrew.train.bucket.working_copy import RunLocation, run_location
 from boxcrew.train.config import RunConfig
 from boxcrew.train.foreign_words import dotted_keys, with_hint
 from boxcrew.train.output.best_effort import BestEffort
@@ -77,7 +77,7 @@ def _best_of_study(start: str) -> Path:
 
 def train_run(config: RunConfig, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
     """Train, and draw the plots. With `out` a URL, everything is stored there."""
-    with run_place(config.out, screen, is_new=True) as place:
+    with run_location(config.out, screen, is_new=True) as place:
         config = config.model_copy(update={"out": place.folder})
         return _finished(train(config, screen, group), place, screen)
 
@@ -103,14 +103,14 @@ def plan_run(
     return explained.tree
 
 
-def resume_run(run: Place, changes: Tree, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
+def resume_run(run: Location, changes: Tree, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
     """Continue a run in a directory or under a URL, and draw the plots."""
-    with run_place(run, screen, is_new=False) as place:
+    with run_location(run, screen, is_new=False) as place:
         assert place.folder is not None
         return _finished(resume(place.folder, changes, screen, group), place, screen)
 
 
-def _finished(outcome: Outcome, place: RunPlace, screen: Screen) -> Outcome:
+def _finished(outcome: Outcome, place: RunLocation, screen: Screen) -> Outcome:
     place.save()  # before the plots: a machine that is taken away may leave no time for them
     outcome = replace(_with_plots(outcome, screen), url=place.url)
     if outcome.interrupted and place.url is not None:

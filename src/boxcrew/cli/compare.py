@@ -31,7 +31,7 @@ def resume_comparison(folder: Path, changes: Tree, out: Output) -> None:
     """Continue a comparison with the detector that it was at."""
     if changes:
         raise UsageError(
-            f"{next(iter(changes))}=: a comparison goes on with the settings that it was begun with",
+            f"{next(iter(changes))}=: the settings of a comparison cannot change after its start",
             advice="give another out= to boxcrew compare for a new one",
         )
     _compare(stored_comparison(folder), folder, out)

@@ -135,7 +135,7 @@ def _show_samples(path: str, config: ShowConfig, out: Output) -> dict[str, Any]:
     report = opened.report()
     shape = " x ".join(map(str, opened.shape))
     title = f"{opened.root} ({opened.format}): {opened.kind} of {shape}"
-    _say_table(report, title, out, total="examples", by_class="by_class")
+    _print_table(report, title, out, total="examples", by_class="by_class")
     print_problems(opened.problems, out, rest="--json names all")
     if config.out is not None:
         _write_sheet(_draw_samples(opened, config.out), config.out, out, columns=8)
@@ -160,11 +160,11 @@ def _print_counts(source: Source, out: Output) -> dict[str, Any]:
     """Print how many images and boxes there are; return the report about the data set."""
     report = source_report(source)
     title = f"{source.root} ({source.format})"
-    _say_table(report, title, out, total="images", by_class="boxes_by_class")
+    _print_table(report, title, out, total="images", by_class="boxes_by_class")
     return report
 
 
-def _say_table(report: Tree, title: str, out: Output, *, total: str, by_class: str) -> None:
+def _print_table(report: Tree, title: str, out: Output, *, total: str, by_class: str) -> None:
     splits = report["splits"]
     rows = [(total, *(str(split[total]) for split in splits.values()))]
     rows += [(name, *(str(split[by_class][name]) for split in splits.values())) for name in report["classes"]]

@@ -99,8 +99,8 @@ HELP = {
                      [key=value ...] [--dry-run]
 
     Takes the settings of 'boxcrew train'. The training is planned for the nodes of
-    the cluster: the job asks for their cores, memory and GPUs. A job that is begun
-    again, after its time limit or a failure, goes on with the same run.
+    the cluster: the job asks for their cores, memory and GPUs. A job that is
+    restarted, after its time limit or a failure, continues the same run.
 
     Settings:
       out=DIR              directory or URL of the run, as the job sees it
@@ -109,13 +109,13 @@ HELP = {
                            one of them; default: like this one
       submit.data=PATH     where the job finds the data, if elsewhere than here
       submit.file=FILE     file to write; default: a new one here
-      submit.time=4h       slurm: of one start; default: as predicted
+      submit.time=4h       slurm: time limit of a start; default: as predicted
       submit.partition= submit.account=          slurm
       submit.setup='. venv/bin/activate'         slurm and sky: runs before
       submit.image=IMAGE submit.volume=CLAIM:/data submit.namespace=
                                                  jobset and rayjob
       submit.gpu=A100 submit.spot=false          sky
-      submit.restarts=10   after failures
+      submit.restarts=10   restarts after failures, at most
       --dry-run            write the file, submit nothing
 
     Examples:
@@ -212,7 +212,7 @@ HELP = {
       boxcrew compare runs=DIR,DIR,...
 
     detectors=all trains rcnn, sppnet, fast_rcnn, faster_rcnn_mobile, yolo and
-    ssdlite on one backbone. All settings of 'boxcrew train' are for every run.
+    ssdlite on one backbone. Settings of 'boxcrew train' apply to every run.
     The result is a table, a scatter, pictures and a page. 'boxcrew resume
     run=DIR' continues a comparison that was stopped.
 
@@ -233,8 +233,8 @@ HELP = {
       boxcrew tune resume study=DIR
 
     Trains the recipe's settings and many variants of them; bad ones are stopped
-    early, and the best is trained to the end. All settings of 'boxcrew train' are
-    for every trial. A study that was stopped goes on with 'resume'.
+    early, and the best is trained to the end. Settings of 'boxcrew train' apply to
+    every trial. 'resume' continues a study that was stopped.
 
     Settings:
       time=2h              of the whole study; or trials=30
@@ -291,7 +291,7 @@ HELP = {
       boxcrew data photos
       boxcrew data convert photos out=photos_coco format=coco
     """,
-    "serve": """Answer photos over HTTP with boxes, with a page in the browser to try it.
+    "serve": """Serve a detector over HTTP, with a page in the browser to try it.
 
     Usage:
       boxcrew serve run=DIR_OR_FILE [key=value ...]
@@ -325,8 +325,8 @@ HELP = {
     Usage:
       boxcrew status run=DIR
 
-    Also of a run that another process trains, or that was killed. If a process on
-    another host has it, the command waits up to 15 s for a sign of life from there.
+    The run may be in training, or have been killed. If a process on another host
+    trains it, the command waits up to 15 s for that process's heartbeat.
 
     Examples:
       boxcrew status run=runs/detect/train
@@ -344,7 +344,7 @@ HELP = {
 
     Settings:
       data=PATH            data set of images with boxes
-      run=DIR              a run on it
+      run=DIR              a run that was trained on it
       detector=ssdlite     detector to compare the boxes with; size= is its input
       data.strict=true     exit code 3 if there is anything to fix
       out=DIR              directory of the page; default: runs/doctor/NAME

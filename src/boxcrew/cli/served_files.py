@@ -42,7 +42,7 @@ def _source(path: Path, *, int8: bool) -> tuple[str, Path, float | None]:
     exported = _exported(path, int8=int8)
     if not exported.exists():
         # stdout is for the address alone: programs that start a service read it there.
-        print(f"serve: {path} is exported first", file=sys.stderr)
+        print(f"exporting {path} first", file=sys.stderr)
         _in_child("boxcrew", "export", f"run={path}", f"out={exported}", *(["int8=true"] if int8 else []))
     if not samples_folder(exported).exists():
         _in_child("boxcrew.cli.sample_photos", str(path), str(samples_folder(exported)))

@@ -13,7 +13,7 @@ from boxcrew.cli.output import Output, parse_settings, require
 from boxcrew.compare.trainings import SETTINGS
 from boxcrew.core.errors import PREEMPTED, BoxcrewError, UsageError
 from boxcrew.core.parent_process import LAUNCHER, die_with
-from boxcrew.core.storage.address import Url, place_of
+from boxcrew.core.storage.address import Url, location_of
 from boxcrew.deploy.processes.collectives import DistributedGroup, ReplicaGroup
 from boxcrew.deploy.processes.environments import read_environment
 from boxcrew.plan.plan import Plan
@@ -44,7 +44,7 @@ def resume_command(words: list[str], out: Output) -> None:
     _leave_document_to_chief(out)
     _, tree = parse_settings(words)
     require(tree, "run", example="boxcrew resume run=runs/detect/train")
-    run = place_of(str(tree.pop("run")))
+    run = location_of(str(tree.pop("run")))
     folder = local_run(run, records)
     if (folder / SETTINGS).is_file():
         from boxcrew.cli.compare import resume_comparison

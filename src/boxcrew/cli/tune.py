@@ -30,7 +30,7 @@ def tune_command(words: list[str], out: Output) -> None:
     try:
         out.result(tune(config, out))
     except Interrupted as stop:
-        _say_how_to_continue(Path(str(stop)), out)
+        _print_how_to_continue(Path(str(stop)), out)
 
 
 def _continue(verb: str, words: list[str], out: Output) -> None:
@@ -45,17 +45,17 @@ def _continue(verb: str, words: list[str], out: Output) -> None:
     try:
         out.result(resume_study(folder, out))
     except Interrupted:
-        _say_how_to_continue(folder, out)
+        _print_how_to_continue(folder, out)
 
 
 def _refuse(tree: Tree) -> None:
     for key in tree:
         raise UsageError(
-            f"{key}=: a study goes on with the settings that it was begun with",
+            f"{key}=: the settings of a study cannot change after its start",
             advice="give another out= to boxcrew tune for a new one",
         )
 
 
-def _say_how_to_continue(folder: Path, out: Output) -> None:
+def _print_how_to_continue(folder: Path, out: Output) -> None:
     out.info(f"to continue the study: boxcrew tune resume study={folder}")
     sys.exit(INTERRUPTED)

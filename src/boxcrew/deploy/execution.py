@@ -119,10 +119,10 @@ class PlanProcess:
         elapsed, stop, interrupted = numbers.tolist()
         return RunStatus(elapsed=elapsed, stop=stop > 0, interrupted=interrupted > 0)
 
-    def preempted_replicas(self, *, is_told: bool) -> tuple[int, ...]:
+    def preempted_replicas(self, *, got_signal: bool) -> tuple[int, ...]:
         """Return the replicas that were told to end, unless all were. Collective."""
         flags = torch.zeros(self.group.num_replicas)
-        flags[self.group.rank] = float(is_told)
+        flags[self.group.rank] = float(got_signal)
         self.group.all_reduce(flags)
         return () if flags.all() else tuple(flags.nonzero().flatten().tolist())
 

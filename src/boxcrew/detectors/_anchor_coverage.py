@@ -201,7 +201,7 @@ _REASONS: Mapping[MissReason, str] = {
     "long": "most of the others are too long and narrow",
 }
 _LAST_RESORTS: Mapping[MissReason, str] = {
-    "between": "each of them has only its best match to learn from",
+    "between": "they are learned from their single best match only",
     "small": "take photos from closer, or cut the images into tiles",
     "large": "take photos from farther away",
     "long": "label such objects in parts, where a part is enough",
@@ -243,7 +243,7 @@ class _AdviceWriter:
         better = [(words, fraction) for words, fraction in tried.items() if fraction >= current + _GAIN]
         setting = self.settings.config.match_setting
         if not better and reason == "between" and setting:
-            return f"a smaller detector.{setting} would give them more than their one forced match"
+            return f"a smaller detector.{setting} would match each with more than one box"
         if not better:
             return _LAST_RESORTS[reason]
         best = max(fraction for _, fraction in better)

@@ -215,7 +215,7 @@ def doubted_objects(suspects: Sequence[Suspect], num_objects: int) -> Advices:
         return ()
     rate = len(confident) / max(1, num_objects)
     finding = f"about {rate:.0%} of validation labels seem wrong or missing"
-    remedy = f"boxcrew doctor run= shows them, first {_end(confident[0].key, _MAX_PATH // 2)}"
+    remedy = f"boxcrew doctor run=DIR shows them, first {_end(confident[0].key, _MAX_PATH // 2)}"
     return _advise("noise", rate / _CONTRADICTED, finding, remedy)
 
 
@@ -236,9 +236,9 @@ _UNREADABLE: tuple[ProblemKind, ...] = (
 )  # fmt: skip
 _DEFECT_GROUPS = (
     _Defect(("value-missing",), "value", "missing", "fill them in, or remove the columns"),
-    _Defect(("column-constant",), "column", "with a single value", "remove what carries no information"),
-    _Defect(_NO_LABEL, "example", "without label", "label or remove what has none"),
-    _Defect(_UNREADABLE, "example", "that cannot be read", "restore or remove what is broken", "noise"),
+    _Defect(("column-constant",), "column", "with a single value", "remove the columns"),
+    _Defect(_NO_LABEL, "example", "without label", "label or remove them"),
+    _Defect(_UNREADABLE, "example", "that cannot be read", "restore or remove the files", "noise"),
 )
 
 
@@ -267,9 +267,9 @@ def unmatched_objects(matched: float, *, learned_from: str, detector: str) -> Ad
 
 def uncovered_objects(covered: float) -> Advices:
     """Check whether proposals cover the objects; `covered` is the share that they do."""
-    finding = f"proposals cover only {covered:.0%} of the objects, and no other can be found"
+    finding = f"proposals cover only {covered:.0%} of the objects; the others cannot be found"
     remedy = (
-        "use more of them (detector.proposals=2000), detector.proposal_method=quality, or a detector without"
+        "use more of them (detector.proposals=2000), detector.proposal_method=quality, or another detector"
     )
     return _advise("missing features", (1 - covered) / _UNMATCHED, finding, remedy)
 

@@ -124,7 +124,9 @@ class Parity:
     def sentence(self, noun: str) -> str:
         boxes = f"boxes at most {self.worst_pixels:.2g} px apart, " if self.worst_pixels else ""
         own = (
-            f" ({self.num_undecided} where torch's own depends on its rounding)" if self.num_undecided else ""
+            f" ({self.num_undecided} where torch's own result depends on rounding)"
+            if self.num_undecided
+            else ""
         )
         return (
             f"{self.num_same} of {counted(self.num_samples, noun)} with the same result as torch{own}, "

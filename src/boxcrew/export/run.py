@@ -59,7 +59,7 @@ def export(config: ExportConfig, screen: Screen) -> Tree:
         draft = job.draft(model, info)
     if not config.proof:
         job.require_any_length(draft)
-        screen.warn("proof=false: nobody has compared this file with the network")
+        screen.warn("proof=false: this file was not compared with the network")
         return job.write(draft, {})
     data = _open_data(config, job.loaded, screen)
     with screen.progress("evaluating the network") as progress:
@@ -130,7 +130,7 @@ class _Job:
             self.screen.info("the file takes any number of samples at once")
 
     def prove(self, draft: _Draft, data: TaskData, evaluation: Evaluation) -> Proof:
-        name = f"comparing the file in {draft.info.precision} with it"
+        name = f"comparing the {draft.info.precision} file with the network"
         with self.screen.progress(name) as progress:
             done = partial(_show, progress, _num_samples(data))
             return prove(draft.exported, self.loaded, data, evaluation, done)
@@ -165,8 +165,11 @@ class _Job:
             sentence = proof.sentence()
             if proof.parity.holds:
                 return f"proof: {sentence}", None
-            problem = f"format={self.config.format}: {sentence}; not the same: {proof.parity.differing[0]}"
-            advice = f"nothing was written but {_report_file(self.out)}, which names more"
+            problem = (
+                f"format={self.config.format}: the file gives other results: {sentence}; "
+                f"the first: {proof.parity.differing[0]}"
+            )
+            advice = f"only {_report_file(self.out)} was written, which lists them"
             return f"proof: {sentence}", ExportError(problem, advice=advice)
         before, after = evaluation.numbers["AP"], proof.scores.get("AP", -1.0)
         if not (is_measured(before) and is_measured(after)):
@@ -266,9 +269,9 @@ def _prepare(config: ExportConfig, screen: Screen) -> _Job:
     out = _new_file(config)
     loaded = _load(config)
     if config.int8 and not kind.takes_int8:
-        raise ExportError(f"int8=true: format={config.format} has no integers", advice="format=onnx")
+        raise ExportError(f"int8=true: not possible with format={config.format}", advice="format=onnx")
     if config.triton and config.format != "onnx":
-        raise ExportError(f"triton=true: format={config.format} is not for it", advice="format=onnx")
+        raise ExportError(f"triton=true: not possible with format={config.format}", advice="format=onnx")
     if config.triton and (folder := triton_folder(out)).exists():
         raise ExportError(f"{folder}: exists already", advice="remove it, or give another out=")
     kind.require()
@@ -297,7 +300,7 @@ def _load(config: ExportConfig) -> Loaded:
     if is_model_file(config.run):
         info = read_model(config.run).info
         advice = "give the run that it was made of"
-        raise ExportError(f"run={config.run}: a {info.network} that is exported already", advice=advice)
+        raise ExportError(f"run={config.run}: already an exported {info.network}", advice=advice)
     loaded = load_task(config.run, which=config.weights, device="cpu")
     if not isinstance(loaded.config, DetectionConfig):
         for name, is_set in (("int8=true", config.int8), (f"size={config.size}", config.size is not None)):

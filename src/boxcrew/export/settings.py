@@ -47,7 +47,7 @@ class ExportConfig(BoxOptions):
     def _is_consistent(self) -> ExportConfig:
         if self.int8 and not self.proof:
             raise UsageError(
-                "int8=true with proof=false: nobody would know what is lost", advice="leave proof= out"
+                "int8=true with proof=false: the lost accuracy would be unknown", advice="leave proof= out"
             )
         if self.force and not self.int8:
             raise UsageError("force=true: is for int8=true only; other files are exact or not written")

@@ -119,8 +119,8 @@ def read_weights(path: Path) -> Weights:
     except _UNREADABLE as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise ModelError(
-            f"{path}: not a file of tensors alone: {reason}",
-            advice="boxcrew never unpickles objects; save the state dict by itself, best as .safetensors",
+            f"{path}: holds more than tensors: {reason}",
+            advice="save only the state dict, best as .safetensors; boxcrew does not unpickle other objects",
         ) from None
     for nested in ("state_dict", "model"):
         if isinstance(content, dict) and isinstance(content.get(nested), dict):

@@ -266,8 +266,10 @@ class Plan(Config):
             return []
         dealt = f"{counted(len(self.clones), 'clone')} on {counted(len(self.replicas), 'replica')}"
         if not self.exact:
-            return [f"{dealt}, added up in any order: other numbers of replicas round differently"]
-        return [f"{dealt}, added up in order: up to {len(self.clones)} replicas learn the same, bit for bit"]
+            return [f"{dealt}, summed in any order: other numbers of replicas round differently"]
+        return [
+            f"{dealt}, summed in a fixed order: 1 to {len(self.clones)} replicas learn the same, bit for bit"
+        ]
 
     def _norms(self) -> list[str]:
         """Return what BatchNorm does differently than with one clone."""

@@ -132,7 +132,7 @@ def _read(path: Path) -> bytes:
 
 
 def _damaged(path: Path) -> ModelError:
-    return ModelError(f"{path}: is damaged: its content does not fit its digest", advice="export it again")
+    return ModelError(f"{path}: is damaged: its checksum is wrong", advice="export it again")
 
 
 def _description(path: Path, description: Any) -> ModelInfo:

@@ -12,12 +12,12 @@ from starlette.requests import Request
 from boxcrew.serve.admission import Deadline
 from boxcrew.serve.detecting import Finding, find
 from boxcrew.serve.models import ServedModel
-from boxcrew.serve.photo import Openable
+from boxcrew.serve.photo import NamedPhoto
 from boxcrew.serve.service import service_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class DetectQuery:
     """The part of a request that is the same for all of its photos."""
 
     model: ServedModel
@@ -25,14 +25,14 @@ class Asked:
     deadline: Deadline
 
 
-async def find_photos(request: Request, asked: Asked, photos: Sequence[Openable]) -> list[Finding]:
+async def find_photos(request: Request, asked: DetectQuery, photos: Sequence[NamedPhoto]) -> list[Finding]:
     """Detect objects in the photos of a request, and count them."""
     works = [finder(asked, photo) for photo in photos]
     return await _compute(request, works, asked.deadline)
 
 
 async def draw_photo(
-    request: Request, asked: Asked, photo: Openable, draw: Callable[[Finding], bytes]
+    request: Request, asked: DetectQuery, photo: NamedPhoto, draw: Callable[[Finding], bytes]
 ) -> bytes:
     """Detect objects in a photo and draw them, which is one piece of work: it is accepted as a whole."""
     find_it, pictures = finder(asked, photo), []
@@ -57,7 +57,7 @@ async def _compute(
     return findings
 
 
-def finder(asked: Asked, photo: Openable) -> Callable[[], Finding]:
+def finder(asked: DetectQuery, photo: NamedPhoto) -> Callable[[], Finding]:
     """Return the work of detecting objects in a photo, whose wait begins now."""
     submitted = time.perf_counter()
     predictor = asked.model.predictor.above(asked.score)

@@ -64,9 +64,9 @@ class Admission:
             raise self._busy()
 
     @contextlib.contextmanager
-    def request(self) -> Iterator[Held]:
+    def request(self) -> Iterator[RequestBytes]:
         """Count a request until it is answered, and the bytes that it holds."""
-        held = Held(self)
+        held = RequestBytes(self)
         self.num_requests += 1
         try:
             yield held
@@ -107,7 +107,7 @@ class Admission:
         )
 
 
-class Held:
+class RequestBytes:
     """The bytes that one request holds."""
 
     def __init__(self, admission: Admission) -> None:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from boxcrew.core.errors import BoxcrewError
-from boxcrew.serve.edge import Edge, refusal_of
+from boxcrew.serve.edge import ServiceMiddleware, refusal_of
 from boxcrew.serve.page_files import page_response, read_page
 from boxcrew.serve.refusals import Kind, RefusedError, json_response
 from boxcrew.serve.routes import detect, health, label_studio, models, open_inference
@@ -24,7 +24,7 @@ PROTOCOLS = (*open_inference.ROUTES, *label_studio.ROUTES)
 _KINDS: dict[int, Kind] = {404: "not_found", 405: "method_not_allowed"}
 
 
-def build_app(service: Service) -> Edge:
+def build_app(service: Service) -> ServiceMiddleware:
     """Return the application of a service."""
     config = service.config
     handlers = dict.fromkeys((RefusedError, BoxcrewError, HTTPException, Exception), _refuse)
@@ -32,7 +32,7 @@ def build_app(service: Service) -> Edge:
     app.router.redirect_slashes = False
     app.state.service = service
     guard = AccessGuard(token=config.token, host=config.host)
-    return Edge(app, guard=guard, metrics=service.metrics, log=service.log)
+    return ServiceMiddleware(app, guard=guard, metrics=service.metrics, log=service.log)
 
 
 def _page_routes() -> list[Route]:

@@ -10,7 +10,7 @@ from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Detections
 from boxcrew.data.images.source_image import SourceImage
 from boxcrew.runtime.predictor import DetectionPredictor
-from boxcrew.serve.photo import Openable
+from boxcrew.serve.photo import NamedPhoto
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,7 +26,7 @@ class Finding:
 
 def find(
     predictor: DetectionPredictor,
-    photo: Openable,
+    photo: NamedPhoto,
     *,
     queue_seconds: float = 0.0,
     require_time: Callable[[], None] = lambda: None,

@@ -24,7 +24,7 @@ _ID, _CACHE, _CLOSE = b"x-request-id", b"cache-control", (b"connection", b"close
 _OWN_NAMES = frozenset({_ID, *(name for name, _ in _OWN)})
 
 
-class Edge:
+class ServiceMiddleware:
     """Gives each request an id, lets in who may come in, and sees to it that each gets one answer, with the
     headers that all have.
     """

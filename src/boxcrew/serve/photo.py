@@ -19,7 +19,7 @@ _MOST_SCANS = 100  # of a progressive JPEG: ordinary ones have about ten, and ea
 _KNOWN = "send JPEG, PNG, WebP, AVIF, HEIC, BMP, or a GIF or TIFF with one image"
 
 
-class Openable(Protocol):
+class NamedPhoto(Protocol):
     """A photo with a name, in whatever form it has come."""
 
     @property

@@ -23,7 +23,7 @@ from ray import serve as ray_serve
 from starlette.types import ASGIApp
 
 from boxcrew.core.errors import ModelError, UsageError
-from boxcrew.serve.accepted import Asked, finder
+from boxcrew.serve.accepted import DetectQuery, finder
 from boxcrew.serve.admission import Deadline
 from boxcrew.serve.app import build_app
 from boxcrew.serve.listening import is_loopback
@@ -61,7 +61,7 @@ class ServiceReplica:
         deadline = Deadline(time.perf_counter() + _HEALTH_SECONDS)
         for model in self._service.models.all():
             try:
-                asked = Asked(model=model, score=model.threshold, deadline=deadline)
+                asked = DetectQuery(model=model, score=model.threshold, deadline=deadline)
                 await self._service.pool.compute([finder(asked, photo)], deadline, _never)
             except RefusedError as error:
                 if error.kind != "busy":  # photos of clients, each of which has a deadline

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from boxcrew.data.images.source_image import EncodedImage
 from boxcrew.serve.json_body import bad_request
-from boxcrew.serve.photo import Openable, Photo
+from boxcrew.serve.photo import NamedPhoto, Photo
 from boxcrew.serve.refusals import RefusedError
 from boxcrew.serve.uploads import MAX_BYTES
 
@@ -41,7 +41,7 @@ class FilePhoto:
         return Photo(name=self.name, data=data).open()
 
 
-def task_photo(value: str, name: str, root: Path | None) -> Openable:
+def task_photo(value: str, name: str, root: Path | None) -> NamedPhoto:
     """Return the photo that a task names."""
     if value.startswith("data:"):
         return Photo(name=name, data=_data_uri(value, name))

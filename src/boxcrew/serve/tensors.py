@@ -27,7 +27,7 @@ from boxcrew.serve.json_body import (
     parse_object,
     require_known,
 )
-from boxcrew.serve.photo import Openable, Photo, PixelPhoto
+from boxcrew.serve.photo import NamedPhoto, Photo, PixelPhoto
 from boxcrew.serve.refusals import RefusedError
 from boxcrew.serve.uploads import MAX_PHOTOS
 
@@ -60,7 +60,7 @@ class InferRequest:
     """A request of the protocol."""
 
     id: str | None
-    photos: Sequence[Openable]
+    photos: Sequence[NamedPhoto]
     score: float
     outputs: Sequence[tuple[str, bool]]  # names, and whether their numbers are sent as bytes
 
@@ -123,7 +123,7 @@ def _require_offered(parameters: Tree) -> None:
         raise bad_request("classification and shared memory are not offered", advice="ask for the tensors")
 
 
-def _photos(tensor: Tree, binary: memoryview) -> list[Openable]:
+def _photos(tensor: Tree, binary: memoryview) -> list[NamedPhoto]:
     """Return the photos of an input, whose content is in JSON or follows it."""
     name = child(tensor, "name", str, where="inputs.")
     require_known(name, tuple(INPUTS), what="inputs")
@@ -165,7 +165,7 @@ def _name(number: int) -> str:
     return f"photos[{number}]"
 
 
-def _photos_of_json(data: Sequence[object], num: int) -> list[Openable]:
+def _photos_of_json(data: Sequence[object], num: int) -> list[NamedPhoto]:
     if len(data) != num:
         raise bad_request(f"photos.data: has {len(data)} values, its shape {num}")
     return [Photo(name=_name(i), data=_decoded(value, i)) for i, value in enumerate(data)]
@@ -181,9 +181,9 @@ def _decoded(value: object, number: int) -> bytes:
     raise bad_request(f"{_name(number)}: is not base64", advice=advice)
 
 
-def _photos_of_bytes(binary: memoryview, num: int) -> list[Openable]:
+def _photos_of_bytes(binary: memoryview, num: int) -> list[NamedPhoto]:
     """Return photos that are written one after the other, each behind its length in four bytes."""
-    photos: list[Openable] = []
+    photos: list[NamedPhoto] = []
     start = 0
     while start + 4 <= len(binary) and len(photos) < num:
         (length,) = struct.unpack_from("<I", binary, start)
@@ -197,7 +197,7 @@ def _photos_of_bytes(binary: memoryview, num: int) -> list[Openable]:
     return photos
 
 
-def _pixels_of_json(data: Sequence[object], shape: Sequence[int]) -> list[Openable]:
+def _pixels_of_json(data: Sequence[object], shape: Sequence[int]) -> list[NamedPhoto]:
     """Return photos whose numbers stand in one list, or in lists in lists as the shape says."""
     wrong = bad_request("pixels.data: is not whole numbers from 0 to 255, as many as the shape says")
     values = data
@@ -213,7 +213,7 @@ def _pixels_of_json(data: Sequence[object], shape: Sequence[int]) -> list[Openab
         raise wrong from None
 
 
-def _pixels_of_bytes(binary: memoryview, shape: Sequence[int]) -> list[Openable]:
+def _pixels_of_bytes(binary: memoryview, shape: Sequence[int]) -> list[NamedPhoto]:
     if len(binary) != math.prod(shape):
         raise bad_request(f"pixels: has {len(binary)} values, its shape another number")
     pixels = np.frombuffer(binary, np.uint8).reshape(shape)

@@ -11,7 +11,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
-from boxcrew.serve.admission import Deadline, Held
+from boxcrew.serve.admission import Deadline, RequestBytes
 from boxcrew.serve.photo import Photo
 from boxcrew.serve.refusals import RefusedError
 
@@ -27,7 +27,7 @@ _UNTYPED = frozenset({b"", b"application/octet-stream", b"application/x-www-form
 _USAGE = "send the bytes of a photo with Content-Type: image/jpeg, or files as multipart/form-data"
 
 
-async def read_photos(request: Request, held: Held, deadline: Deadline) -> list[Photo]:
+async def read_photos(request: Request, held: RequestBytes, deadline: Deadline) -> list[Photo]:
     """Return the photos of a request: its body, or the files of a form."""
     kind, options = parse_options_header(request.headers.get("content-type"))
     _require_plain(request)
@@ -44,7 +44,7 @@ async def read_photos(request: Request, held: Held, deadline: Deadline) -> list[
     raise RefusedError(415, "unsupported", message, advice=_USAGE)
 
 
-async def read_body(request: Request, held: Held, deadline: Deadline) -> bytes:
+async def read_body(request: Request, held: RequestBytes, deadline: Deadline) -> bytes:
     """Return the whole body of a request."""
     _require_plain(request)
     try:
@@ -72,7 +72,7 @@ def too_large() -> RefusedError:
     return RefusedError(413, "too_large", message, advice="send fewer or smaller photos")
 
 
-async def _chunks(request: Request, held: Held) -> AsyncIterator[bytes]:
+async def _chunks(request: Request, held: RequestBytes) -> AsyncIterator[bytes]:
     """Yield the body as it arrives. What it says about its length is believed only if it is too much."""
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > MAX_BYTES:

@@ -54,7 +54,9 @@ def plan_resources(config: RunConfig, machine: Machine, nodes: ReplicaRange, scr
     """
     others = [device.name for device in machine.accelerators if device.kind != "cuda"]
     if others:
-        raise UsageError(f"submit.node={machine.headline()}: schedulers cannot be asked for {others[0]} here")
+        raise UsageError(
+            f"submit.node={machine.headline()}: only CUDA GPUs can be requested, not {others[0]}"
+        )
     if nodes.most == 1:
         plans: Sequence[Plan] = explain(config, screen, machine).plans
         return _resources(plans, machine, tasks=1, replicas=max((len(p.replicas) for p in plans), default=1))

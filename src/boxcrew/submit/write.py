@@ -14,7 +14,7 @@ from boxcrew.hardware.assumed import assumed_machine
 from boxcrew.hardware.probe import probe_machine
 from boxcrew.plan.request import ReplicaRange
 from boxcrew.submit.resources import Resources, plan_resources
-from boxcrew.submit.schedulers import SCHEDULERS, Job, Scheduler, Submission
+from boxcrew.submit.schedulers import SCHEDULERS, PlannedJob, Scheduler, Submission
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 
@@ -54,7 +54,7 @@ def write_job(scheduler: Scheduler, submission: Submission, config: RunConfig, s
     if scheduler.starts_replicas:
         resources = resources.with_a_task_each()
     with file.open("x", encoding="utf-8") as stream:
-        stream.write(scheduler.text(Job(submission=submission, resources=resources)))
+        stream.write(scheduler.text(PlannedJob(submission=submission, resources=resources)))
     screen.info(f"job: {_describe(resources, nodes)}")
     return Written(file=file, command=scheduler.command(file, settings), resources=resources)
 

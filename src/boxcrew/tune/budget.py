@@ -24,7 +24,7 @@ STARTING = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class TrainingPart:
     """A part of a training: its length in steps of the recipe, and whether it is the last one."""
 
     steps: float
@@ -73,13 +73,13 @@ class Budget:
         """True if trainings must end now, so that the test and the report are ready in time."""
         return not self._fits(self._test_seconds)
 
-    def allows(self, part: Part) -> bool:
+    def allows(self, part: TrainingPart) -> bool:
         """Return whether the search may go on with a training, with the time kept back that the end takes."""
         rungs = (0, *self.rungs)
-        last = self._seconds(Part(steps=rungs[-1] - rungs[-2], completes=True)) if rungs[-2] else 0.0
+        last = self._seconds(TrainingPart(steps=rungs[-1] - rungs[-2], completes=True)) if rungs[-2] else 0.0
         return self._fits(self._seconds(part) + last + self._repeats_seconds + self._test_seconds)
 
-    def allows_promotion(self, part: Part) -> bool:
+    def allows_promotion(self, part: TrainingPart) -> bool:
         """Return whether a training may be the last one, such as that of the best trial."""
         return self._fits(self._seconds(part) + self._test_seconds)
 
@@ -94,7 +94,7 @@ class Budget:
     def _fits(self, seconds: float) -> bool:
         return self.time is None or self.now + seconds <= self.time * (1 - MARGIN)
 
-    def _seconds(self, part: Part) -> float:
+    def _seconds(self, part: TrainingPart) -> float:
         """Return what a part of a training takes."""
         return self.starting + part.steps * self.step_seconds + (self.solving if part.completes else 0.0)
 

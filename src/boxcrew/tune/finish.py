@@ -12,7 +12,7 @@ from boxcrew.train.run.directory import read_record
 from boxcrew.train.run.validate import ValConfig, validate
 from boxcrew.tune.best import best_yaml, winner_of
 from boxcrew.tune.budget import Budget
-from boxcrew.tune.ledger import Finished, Ledger, Trial
+from boxcrew.tune.ledger import Ledger, StudyFinished, Trial
 from boxcrew.tune.record import TRIALS, StudyRecord
 from boxcrew.tune.runner import Runner
 from boxcrew.tune.scheduler import Decision, completion
@@ -38,7 +38,7 @@ def finish(runner: Runner) -> None:
     write_text(runner.folder / BEST, best_yaml(study, winner))
     _test(runner.folder, study, winner)
     if not ledger.is_finished:
-        runner.add(Finished(at=runner.now))
+        runner.add(StudyFinished(at=runner.now))
 
 
 def last_promotion(ledger: Ledger, study: StudyRecord) -> Decision | None:

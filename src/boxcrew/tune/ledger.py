@@ -21,7 +21,7 @@ from boxcrew.core.files import append, flush, write_text
 EVENTS = "events.jsonl"
 
 
-class Asked(Config):
+class TrialDrawn(Config):
     """A new trial, with the settings that the sampler has drawn; none for trial 0."""
 
     event: Literal["asked"] = "asked"
@@ -32,7 +32,7 @@ class Asked(Config):
     bracket: int  # the first rung after which it may be stopped
 
 
-class Begun(Config):
+class TrainingStarted(Config):
     """A training that begins or goes on, up to a rung."""
 
     event: Literal["begun"] = "begun"
@@ -49,7 +49,7 @@ class Begun(Config):
         return self.ends - self.begins if self.repeat is None else float(rungs[-1])
 
 
-class Ended(Config):
+class TrainingEnded(Config):
     """The end of such a training, as planned or not."""
 
     event: Literal["ended"] = "ended"
@@ -60,7 +60,7 @@ class Ended(Config):
     at: float  # seconds that the study has run
 
 
-class Stopped(Config):
+class SearchStopped(Config):
     """The end of the search: from here on nothing new is tried."""
 
     event: Literal["stopped"] = "stopped"
@@ -68,14 +68,14 @@ class Stopped(Config):
     at: float
 
 
-class Finished(Config):
+class StudyFinished(Config):
     """The end of the study: the best trial is known and was tested."""
 
     event: Literal["finished"] = "finished"
     at: float
 
 
-Event = Asked | Begun | Ended | Stopped | Finished
+Event = TrialDrawn | TrainingStarted | TrainingEnded | SearchStopped | StudyFinished
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 
 
@@ -83,7 +83,7 @@ _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="e
 class Trial:
     """A trial with all its results so far."""
 
-    asked: Asked
+    asked: TrialDrawn
     begun: int = -1  # the highest rung that a training of it was begun for
     values: dict[int, float] = field(default_factory=dict)  # by rung
     failure: str | None = None
@@ -108,9 +108,9 @@ class Ledger:
 
     folder: Path
     trials: list[Trial] = field(default_factory=list)
-    jobs: list[Begun] = field(default_factory=list)
-    ends: dict[int, Ended] = field(default_factory=dict)  # by job
-    stopped: Stopped | None = None
+    jobs: list[TrainingStarted] = field(default_factory=list)
+    ends: dict[int, TrainingEnded] = field(default_factory=dict)  # by job
+    stopped: SearchStopped | None = None
     num_searched: int = 0  # jobs before the search was stopped
     is_finished: bool = False
     at: float = 0.0  # seconds that the study has run, at the last event
@@ -146,7 +146,7 @@ class Ledger:
         flush(self.folder / EVENTS)
         self.apply(event)
 
-    def running(self) -> list[Begun]:
+    def running(self) -> list[TrainingStarted]:
         """Return the trainings that have begun and not ended."""
         return [job for job in self.jobs if job.job not in self.ends]
 
@@ -163,36 +163,36 @@ class Ledger:
         begun = {job.repeat for job in self.jobs}
         return [number for number in range(1, most + 1) if number not in begun]
 
-    def repeats(self) -> dict[int, Ended]:
+    def repeats(self) -> dict[int, TrainingEnded]:
         """Return the ends of the recipe's repeats, by their number."""
         return {job.repeat: end for job, end in self._ended() if job.repeat is not None}
 
-    def _ended(self) -> Iterator[tuple[Begun, Ended]]:
+    def _ended(self) -> Iterator[tuple[TrainingStarted, TrainingEnded]]:
         return ((job, self.ends[job.job]) for job in self.jobs if job.job in self.ends)
 
     def apply(self, event: Event) -> None:
         """Take an event into account, without writing it."""
         match event:
-            case Asked():
+            case TrialDrawn():
                 self.trials.append(Trial(asked=event))
-            case Begun():
+            case TrainingStarted():
                 self.jobs.append(event)
                 if event.repeat is None:
                     self.trials[event.trial].begun = event.rung
-            case Ended():
+            case TrainingEnded():
                 job = self.jobs[event.job]
                 self.ends[event.job] = event
                 if job.repeat is None:
                     _note(self.trials[job.trial], job, event)
-            case Stopped():
+            case SearchStopped():
                 self.stopped, self.num_searched = event, len(self.jobs)
-            case Finished():
+            case StudyFinished():
                 self.is_finished = True
-        if isinstance(event, Ended | Stopped | Finished):
+        if isinstance(event, TrainingEnded | SearchStopped | StudyFinished):
             self.at = event.at
 
 
-def _note(trial: Trial, job: Begun, end: Ended) -> None:
+def _note(trial: Trial, job: TrainingStarted, end: TrainingEnded) -> None:
     trial.failure = end.failure
     if end.value is not None:
         trial.values[job.rung] = end.value

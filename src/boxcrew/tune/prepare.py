@@ -245,11 +245,11 @@ def _describe(study: StudyRecord, cost: TrialCost, screen: Screen) -> None:
     each = cost.steps * (cost.step_seconds or 0.0) + (cost.solve_seconds or 0.0)
     seconds = f", about {format_duration(each)}" if each else ""
     rungs = ", ".join(map(str, study.rungs[:-1]))
-    compared = f"; compared after {rungs} steps, and one of {ETA} goes on" if rungs else ""
+    compared = f"; compared after {rungs} steps, where the best 1 in {ETA} continues" if rungs else ""
     screen.info(f"a trial: {counted(study.rungs[-1], 'step')}{seconds}{compared}")
     limits = [format_duration(study.time)] if study.time is not None else []
     limits += [counted(study.trials, "trial")] if study.trials is not None else []
     at_once = f", {study.workers} at once" if study.workers > 1 else ""
     if cost.trainings is not None and cost.trainings < 1:
-        screen.warn("this is longer than the study, so perhaps no trial is finished: give more time=")
+        screen.warn("a trial may take longer than the whole study, so perhaps none finishes: give more time=")
     screen.info(f"study: {study.sampler} and {study.pruner}, for {' or '.join(limits)}{at_once}")

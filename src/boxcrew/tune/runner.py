@@ -15,8 +15,16 @@ from typing import Any
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.units import format_duration
 from boxcrew.train.output.screen import Screen
-from boxcrew.tune.budget import REPEATS, Budget, Part
-from boxcrew.tune.ledger import Asked, Begun, Ended, Event, Ledger, Stopped, Trial
+from boxcrew.tune.budget import REPEATS, Budget, TrainingPart
+from boxcrew.tune.ledger import (
+    Event,
+    Ledger,
+    SearchStopped,
+    TrainingEnded,
+    TrainingStarted,
+    Trial,
+    TrialDrawn,
+)
 from boxcrew.tune.record import REPEATED, TRIALS, StudyRecord
 from boxcrew.tune.run_state import newest_step
 from boxcrew.tune.sampling import draw
@@ -91,7 +99,7 @@ class Runner:
         is_repeat = decision.repeat is not None  # which no decision waits for
         last = 0.0 if is_repeat else max((job.ends for job in jobs), default=0.0)
         begins = last if time_ is None else time_
-        job = Begun(
+        job = TrainingStarted(
             job=len(jobs),
             trial=decision.trial,
             rung=decision.rung,
@@ -103,12 +111,12 @@ class Runner:
         self.add(job)
         self._start(job)
 
-    def part(self, decision: Decision) -> Part:
+    def part(self, decision: Decision) -> TrainingPart:
         """Return the part of a training that a decision begins."""
         steps = (0, *self.study.rungs)
         begun = -1 if decision.kind == "new" else self.ledger.trials[decision.trial].begun
         length = steps[decision.rung + 1] - steps[begun + 1]
-        return Part(steps=length, completes=decision.rung == len(self.study.rungs) - 1)
+        return TrainingPart(steps=length, completes=decision.rung == len(self.study.rungs) - 1)
 
     def repeat_recipe(self) -> bool:
         """Train the recipe with other seeds, as many at once as the study has workers, unless that was done
@@ -135,7 +143,7 @@ class Runner:
         self.ledger.add(event)
         self.on_change()
 
-    def work(self, job: Begun) -> Work:
+    def work(self, job: TrainingStarted) -> Work:
         """Return what is to be done for a job."""
         asked = self.ledger.trials[job.trial].asked
         rungs, is_last = asked.rungs, job.rung == len(asked.rungs) - 1
@@ -157,7 +165,7 @@ class Runner:
         if decision.kind in {"go_on", "new"} and not self._has_time_for(decision):
             # Only now: until then the time is better used for the search, and after it what is left.
             if not self.repeat_recipe():
-                self.add(Stopped(reason="the time is used up", at=self.now))
+                self.add(SearchStopped(reason="the time is used up", at=self.now))
         elif decision.kind == "new" and not self._ask(trials, decision):
             self._wait_or_end(slot, later)
         elif decision.kind in {"go_on", "new"}:
@@ -168,7 +176,7 @@ class Runner:
     def _wait_or_end(self, slot: int, later: float | None) -> None:
         """Decide again when the next training has ended; if none runs, the search is over."""
         if later is None:
-            self.add(Stopped(reason="all trials are done", at=self.now))
+            self.add(SearchStopped(reason="all trials are done", at=self.now))
         else:
             self._decide(slot, later)
 
@@ -190,7 +198,7 @@ class Runner:
         if params is None:
             return False
         settings = self.study.space.settings(params) if decision.trial else {}
-        asked = Asked(
+        asked = TrialDrawn(
             trial=decision.trial,
             params=params,
             settings=settings,
@@ -200,7 +208,7 @@ class Runner:
         self.add(asked)
         return True
 
-    def _start(self, job: Begun) -> None:
+    def _start(self, job: TrainingStarted) -> None:
         self._workers[job.job] = Worker(self.work(job))
 
     def _wait_until(self, time_: float) -> None:
@@ -233,7 +241,7 @@ class Runner:
             for worker in self._workers.values():
                 worker.kill()
 
-    def _collect(self, job: Begun, worker: Worker) -> None:
+    def _collect(self, job: TrainingStarted, worker: Worker) -> None:
         failure = worker.failure()
         if failure is None and not worker.work.is_done():
             if self._cut_at is not None:
@@ -247,9 +255,9 @@ class Runner:
             failure = None if value is not None else f"{self.study.metric} could not be measured"
         self._end(job, worker, value, failure)
 
-    def _end(self, job: Begun, worker: Worker, value: float | None, failure: str | None) -> None:
+    def _end(self, job: TrainingStarted, worker: Worker, value: float | None, failure: str | None) -> None:
         seconds = worker.seconds()
-        self.add(Ended(job=job.job, value=value, failure=failure, seconds=seconds, at=self.now))
+        self.add(TrainingEnded(job=job.job, value=value, failure=failure, seconds=seconds, at=self.now))
         name = (
             f"trial {job.trial}"
             if job.repeat is None
@@ -266,7 +274,7 @@ class Runner:
         result = f"{self.study.metric} {value:.4g} after {step} of {steps} steps"
         self.screen.info(f"{name}: {result}, {format_duration(self.now)} so far: {words(settings)}")
 
-    def _start_again(self, job: Begun, worker: Worker) -> None:
+    def _start_again(self, job: TrainingStarted, worker: Worker) -> None:
         """Continue a training whose process was killed; one that always is has failed."""
         step = newest_step(worker.work.folder)
         before, times = self._kills.get(job.job, (step, 0))

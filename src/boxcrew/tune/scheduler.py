@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from boxcrew.tune.ledger import Begun, Trial
+from boxcrew.tune.ledger import TrainingStarted, Trial
 from boxcrew.tune.record import ETA, StudyRecord
 
 ENOUGH = 5
@@ -32,7 +32,7 @@ class Decision:
 class Timeline:
     """The planned times of the trainings so far, in steps of the recipe, for so many at once."""
 
-    jobs: Sequence[Begun]
+    jobs: Sequence[TrainingStarted]
     workers: int
 
     def next_slot(self) -> tuple[int, float]:

@@ -60,6 +60,5 @@ def _show_test(report: StudyReport, test: OnTest, screen: Screen) -> None:
     values = {"best": test.best, "recipe": test.recipe}
     parts = [f"{name} {value:.4g}" for name, value in values.items() if value is not None]
     if report.best is not None and test.best is not None:
-        flattery = report.sign * (report.best.value - test.best)
-        parts.append(f"validation flatters the best by {flattery:+.2g}")
+        parts.append(f"best on the validation split {report.best.value:.4g}")
     screen.info(f"test split, {report.metric}: {', '.join(parts)}")

@@ -45,7 +45,7 @@ def absolute_url(url: str) -> str:
 
 
 @dataclass(eq=False, kw_only=True)
-class Mirror:
+class OptunaCopy:
     """The copy of a study in Optuna's storage."""
 
     study: StudyRecord
@@ -56,7 +56,9 @@ class Mirror:
     _trouble: str = field(default="", init=False)
 
     @classmethod
-    def open(cls, study: StudyRecord, folder: Path, ledger: Ledger, warn: Callable[[str], None]) -> Mirror:
+    def open(
+        cls, study: StudyRecord, folder: Path, ledger: Ledger, warn: Callable[[str], None]
+    ) -> OptunaCopy:
         """Open or make the copy; `UsageError` if the storage cannot be reached, or has another study."""
         with quiet():
             storage = _own_journal(folder, warn) if study.storage is None else _storage(study.storage)

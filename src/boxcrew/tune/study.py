@@ -18,7 +18,7 @@ from boxcrew.tune.record import STUDY, StudyRecord, read_study
 from boxcrew.tune.report import write_report
 from boxcrew.tune.runner import Interrupted, Runner
 from boxcrew.tune.settings import TuneConfig
-from boxcrew.tune.storage import Mirror
+from boxcrew.tune.storage import OptunaCopy
 from boxcrew.tune.worker import preload
 
 
@@ -29,7 +29,7 @@ def tune(config: TuneConfig, screen: Screen) -> dict[str, Any]:
         preload()
         study = prepare_study(config, screen)
         if study.storage is not None:  # which may be out of reach: then there is no study
-            Mirror.open(study, folder, Ledger(folder=folder), screen.warn)
+            OptunaCopy.open(study, folder, Ledger(folder=folder), screen.warn)
         study.write(folder)
         return _run(study, folder, screen, began)
 
@@ -50,14 +50,14 @@ def read_state(folder: Path) -> tuple[StudyRecord, Ledger]:
 
 def _run(study: StudyRecord, folder: Path, screen: Screen, began: float) -> dict[str, Any]:
     ledger = Ledger.reopen(folder)
-    mirror = Mirror.open(study, folder, ledger, screen.warn)
-    mirror.sync()
+    copy = OptunaCopy.open(study, folder, ledger, screen.warn)
+    copy.sync()
     runner = Runner(
         study=study,
         folder=folder.resolve(),
         ledger=ledger,
         screen=screen,
-        on_change=mirror.sync,
+        on_change=copy.sync,
         began=began,
     )
     screen.info(f"study: {folder}")
@@ -70,7 +70,7 @@ def _run(study: StudyRecord, folder: Path, screen: Screen, began: float) -> dict
     except BoxcrewError:  # nothing was finished, but there is something to see
         write_report(study, folder, ledger, screen)
         raise
-    mirror.sync(ended=True)
+    copy.sync(ended=True)
     return write_report(study, folder, ledger, screen)
 
 

@@ -9,7 +9,7 @@ import pytest
 from boxcrew.core.config import Config, to_yaml
 from boxcrew.core.errors import UsageError
 from boxcrew.core.storage import address
-from boxcrew.core.storage.address import Url, is_url, place_of, require_package
+from boxcrew.core.storage.address import Url, is_url, location_of, require_package
 
 
 class Places(Config):
@@ -23,7 +23,7 @@ def test_a_url_stays_one_and_a_path_is_a_path() -> None:
     assert (stored.out, stored.out.scheme, stored.out.path) == ("s3://bucket/runs/a", "s3", "bucket/runs/a")
     assert Places.of(stored.tree()) == stored
     assert to_yaml(stored) == "out: s3://bucket/runs/a\nfile: null\n"
-    assert Places.of({"out": "runs/a"}).out == place_of("runs/a") == Path("runs/a")
+    assert Places.of({"out": "runs/a"}).out == location_of("runs/a") == Path("runs/a")
     assert stored.out / "b" == "s3://bucket/runs/a/b"
 
 
@@ -33,7 +33,7 @@ def test_an_unknown_scheme_is_an_error(text: str) -> None:
         Places.of({"out": text})
     assert "s3://" in error.value.advice
     with pytest.raises(UsageError, match="is not supported"):
-        place_of(text)
+        location_of(text)
     assert not is_url(text)
 
 

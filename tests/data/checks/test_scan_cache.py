@@ -9,13 +9,13 @@ import pytest
 
 from boxcrew.core.cache import cache_folder
 from boxcrew.data.checks import scan_cache as module
-from boxcrew.data.checks.scan_cache import LOOK, Fault, Looks, ScanCache
+from boxcrew.data.checks.scan_cache import SCAN_RESULT, Fault, ScanCache, ScanResults
 
 FAULTS: dict[int, Fault] = {7: ("truncated-image", "cannot be read: …"), 2**63 + 1: ("image-frames", "")}
 
 
-def looks(*keys: int, size: int = 10) -> Looks:
-    made = np.zeros(len(keys), dtype=LOOK)
+def looks(*keys: int, size: int = 10) -> ScanResults:
+    made = np.zeros(len(keys), dtype=SCAN_RESULT)
     made["key"] = keys
     made["stamp"] = [(size, key % 100, 30) for key in keys]
     made["ending"], made["digest"] = 5, (6, 7)

@@ -11,7 +11,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.input_size import Extent, InputSize
 from boxcrew.core.types import Image, Sample, Target
 from boxcrew.data.loading.order import sample_rng
-from boxcrew.data.transforms.mosaic import Mixing, Place, blend, join_tiles, mosaic_places, paste_objects
+from boxcrew.data.transforms.mosaic import Mixing, MosaicCell, blend, join_tiles, mosaic_places, paste_objects
 from boxcrew.data.transforms.pipeline import Pipeline, TransformsConfig, train_pipeline
 
 RED, GREEN, BLUE = range(3)
@@ -101,7 +101,7 @@ def test_flags_and_regions_move_with_the_tile() -> None:
     regions, valid = np.array([[1, 1, 4, 4], [0, 0, 0, 0]], dtype=np.float32), np.array([True, False])
     extra = {"regions": regions, "regions_valid": valid}
     target = Target.of([[1, 2, 3, 4], [0, 0, 8, 8]], [2, 5], [True, False], [False, True])
-    places = (Place(left=0, top=0, right=8, bottom=8), Place(left=8, top=0, right=16, bottom=8))
+    places = (MosaicCell(left=0, top=0, right=8, bottom=8), MosaicCell(left=8, top=0, right=16, bottom=8))
     joined = join_tiles([sample(1, target, **extra), sample(2, target, **extra)], places, (16, 8))
     assert joined.key == "1"
     assert joined.target.boxes.tolist() == [[1, 2, 3, 4], [0, 0, 8, 8], [9, 2, 11, 4], [8, 0, 16, 8]]

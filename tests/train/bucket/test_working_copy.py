@@ -17,10 +17,10 @@ from boxcrew.core.errors import BoxcrewError, UsageError
 from boxcrew.core.files import append, write_json, write_text
 from boxcrew.core.storage.address import Url
 from boxcrew.core.storage.store import Store
-from boxcrew.train.bucket import lease, mirror
+from boxcrew.train.bucket import lease, uploader
 from boxcrew.train.bucket.records import everything, local_run, records
 from boxcrew.train.bucket.state import stored_state
-from boxcrew.train.bucket.working_copy import RunPlace, run_place
+from boxcrew.train.bucket.working_copy import RunLocation, run_location
 from boxcrew.train.loop.checkpoint import Checkpoint, newest_checkpoint, remove_old, write_checkpoint
 from boxcrew.train.output.screen import Screen
 from tests.helpers.s3 import S3Server
@@ -41,7 +41,7 @@ def save(folder: Path, step: int) -> None:
     remove_old(folder / "checkpoints", last=step, keep=2)
 
 
-def folder_of(place: RunPlace) -> Path:
+def folder_of(place: RunLocation) -> Path:
     assert place.folder is not None
     return place.folder
 
@@ -63,7 +63,7 @@ class ScreenList(Screen):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Uploads are asked for here, and leases end in parts of a second."""
-    monkeypatch.setattr(mirror, "PERIOD", 100.0)
+    monkeypatch.setattr(uploader, "PERIOD", 100.0)
     monkeypatch.setattr(lease, "RENEWAL", 0.1)
     monkeypatch.setattr(lease, "EXPIRY", 1.0)
     monkeypatch.chdir(tmp_path)
@@ -118,7 +118,7 @@ def test_a_kill_at_any_point_of_a_save_leaves_a_whole_checkpoint(
     with killed_at(s3, when, after=after) as children:
         child = os.fork()
         if child == 0:
-            with run_place(url, Screen(), is_new=True) as place:
+            with run_location(url, Screen(), is_new=True) as place:
                 for step in STEPS:
                     save(folder_of(place), step)
                     if step == 3:
@@ -134,7 +134,7 @@ def test_a_kill_at_any_point_of_a_save_leaves_a_whole_checkpoint(
     other = Path("other")
     other.mkdir()
     os.chdir(other)
-    with run_place(url, Screen(), is_new=False) as place:
+    with run_location(url, Screen(), is_new=False) as place:
         newest, problems = newest_checkpoint(folder_of(place) / "checkpoints")
         assert problems == []
         assert newest is not None
@@ -148,7 +148,7 @@ def test_a_kill_at_any_point_of_a_save_leaves_a_whole_checkpoint(
 
 def test_what_is_stored_is_the_run(bucket: Url, other_host: Callable[[str], None]) -> None:
     url = bucket / "runs" / "a"
-    with run_place(url, Screen(), is_new=True) as place:
+    with run_location(url, Screen(), is_new=True) as place:
         for step in STEPS:
             save(folder_of(place), step)
             place.save()
@@ -172,7 +172,7 @@ def test_what_is_stored_is_the_run(bucket: Url, other_host: Callable[[str], None
     )
     assert not list((local_run(url, records) / "checkpoints").rglob("*.safetensors"))
     other_host("elsewhere")
-    with run_place(url, Screen(), is_new=True) as place:
+    with run_location(url, Screen(), is_new=True) as place:
         newest, _ = newest_checkpoint(folder_of(place) / "checkpoints")
         assert newest is not None
         assert newest.step == 5
@@ -180,17 +180,17 @@ def test_what_is_stored_is_the_run(bucket: Url, other_host: Callable[[str], None
 
 
 def test_only_one_of_two_has_a_run(bucket: Url, monkeypatch: pytest.MonkeyPatch) -> None:
-    with run_place(bucket / "a", Screen(), is_new=True) as place:
+    with run_location(bucket / "a", Screen(), is_new=True) as place:
         save(folder_of(place), 1)
         with (
             pytest.raises(UsageError, match="in use by process"),
-            run_place(bucket / "a", Screen(), is_new=True),
+            run_location(bucket / "a", Screen(), is_new=True),
         ):
             pass
         monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")  # which sees the renewals
         with (
             pytest.raises(UsageError, match="in use by process"),
-            run_place(bucket / "a", Screen(), is_new=True),
+            run_location(bucket / "a", Screen(), is_new=True),
         ):
             pass
         assert stored_state(bucket / "a", lambda _: None).state == "preparing"
@@ -205,7 +205,7 @@ def test_a_host_that_wakes_up_late_writes_nothing(bucket: Url, other_host: Calla
     child = os.fork()
     if child == 0:
         try:
-            with run_place(url, Screen(), is_new=True) as place:
+            with run_location(url, Screen(), is_new=True) as place:
                 save(folder_of(place), 1)
                 place.save()
                 os.write(tell, b"r")
@@ -219,7 +219,7 @@ def test_a_host_that_wakes_up_late_writes_nothing(bucket: Url, other_host: Calla
     os.waitpid(child, os.WUNTRACED)
     other_host("elsewhere")
     screen = ScreenList()
-    with run_place(url, screen, is_new=False) as place:
+    with run_location(url, screen, is_new=False) as place:
         assert [line for line in screen.lines if "no sign of life" in line]
         before = Store(url).objects()
         os.kill(child, signal.SIGCONT)
@@ -235,14 +235,14 @@ def test_a_host_that_wakes_up_late_writes_nothing(bucket: Url, other_host: Calla
 def test_a_server_that_is_gone_costs_nothing_but_the_copy(s3: S3Server, bucket: Url) -> None:
     """s3_gone_mid_save: the run goes on, and what is missing is written when the server is back."""
     screen = ScreenList()
-    with run_place(bucket / "a", screen, is_new=True) as place:
+    with run_location(bucket / "a", screen, is_new=True) as place:
         save(folder_of(place), 1)
         place.save()
         with s3.failing(lambda method, path: "403 Access Denied" if "state.json" in path else None):
             save(folder_of(place), 2)
             place.save()
             place.save()
-        assert len([line for line in screen.lines if "it is tried again" in line]) == 1
+        assert len([line for line in screen.lines if "the upload is tried again" in line]) == 1
         newest, _ = newest_checkpoint(local_run(bucket / "a", everything) / "checkpoints")
         assert newest is not None
         assert newest.step == 1
@@ -257,7 +257,7 @@ def test_a_run_that_could_not_be_stored_says_where_it_is(s3: S3Server, bucket: U
         return "403 Access Denied" if method == "PUT" and "lease" not in path else None
 
     def train_until_the_server_refuses() -> None:
-        with run_place(bucket / "a", Screen(), is_new=True) as place:
+        with run_location(bucket / "a", Screen(), is_new=True) as place:
             save(folder_of(place), 1)
             s3.fault = refuse
 
@@ -265,7 +265,7 @@ def test_a_run_that_could_not_be_stored_says_where_it_is(s3: S3Server, bucket: U
         train_until_the_server_refuses()
     s3.fault = None
     assert f"boxcrew resume run={bucket}/a" in error.value.advice
-    with run_place(bucket / "a", Screen(), is_new=False):  # on this computer: nothing is lost
+    with run_location(bucket / "a", Screen(), is_new=False):  # on this computer: nothing is lost
         pass
     newest, _ = newest_checkpoint(local_run(bucket / "a", everything) / "checkpoints")
     assert newest is not None
@@ -274,13 +274,13 @@ def test_a_run_that_could_not_be_stored_says_where_it_is(s3: S3Server, bucket: U
 def test_foreign_places_are_refused(bucket: Url) -> None:
     Store(bucket).write("letters/1.txt", b"mine")
     with (
-        pytest.raises(UsageError, match=r"letters: holds 1.txt, and no run"),
-        run_place(bucket / "letters", Screen(), is_new=True),
+        pytest.raises(UsageError, match=r"letters: not a run, and not empty .it has 1.txt"),
+        run_location(bucket / "letters", Screen(), is_new=True),
     ):
         pass
     with (
         pytest.raises(UsageError, match="nothing is stored there"),
-        run_place(bucket / "x", Screen(), is_new=False),
+        run_location(bucket / "x", Screen(), is_new=False),
     ):
         pass
     with pytest.raises(UsageError, match="nothing is stored there"):
@@ -289,7 +289,7 @@ def test_foreign_places_are_refused(bucket: Url) -> None:
     folder.mkdir(parents=True)
     with (
         pytest.raises(UsageError, match="is not the working copy"),
-        run_place(bucket / "y", Screen(), is_new=True),
+        run_location(bucket / "y", Screen(), is_new=True),
     ):
         pass
     assert folder.is_dir()

@@ -14,7 +14,7 @@ from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import train
 from boxcrew.train.run.directory import JOB, choose_folder
-from boxcrew.train.run.job import Job, recorded
+from boxcrew.train.run.job import LauncherJob, recorded
 from tests.helpers import forked
 from tests.helpers.forked import Forked
 from tests.helpers.tiny import TINY
@@ -29,13 +29,13 @@ REQUEUED = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_RESTART_COUNT": "1
 def begin(environment: dict[str, str], folder: Path, config: RunConfig = CONFIG) -> None:
     """Leave what a job leaves that was killed in its first step."""
     folder.mkdir(parents=True)
-    with recorded(Job.of(config, environment), folder):
+    with recorded(LauncherJob.of(config, environment), folder):
         for name in ("config.yaml", "plan.json"):
             (folder / name).write_text("{}")
 
 
 def goes_on_in(environment: dict[str, str], config: RunConfig = CONFIG) -> Path | None:
-    job = Job.of(config, environment)
+    job = LauncherJob.of(config, environment)
     return job.folder(DEFAULT) if job is not None else None
 
 
@@ -59,14 +59,14 @@ def test_other_starts_are_no_restarts() -> None:
     begin(first, Path("runs/detect/train"))
     assert goes_on_in(first) is None, "typed twice in one session of a shell"
     assert goes_on_in(REQUEUED) == Path("runs/detect/train")
-    assert Job.of(CONFIG, {**TORCHRUN, LAUNCHER: "1"}) is None
-    assert Job.of(CONFIG, {}) is None
+    assert LauncherJob.of(CONFIG, {**TORCHRUN, LAUNCHER: "1"}) is None
+    assert LauncherJob.of(CONFIG, {}) is None
 
 
 def test_a_job_that_fails_before_it_begins_leaves_nothing() -> None:
     folder = Path("runs/detect/train")
     folder.mkdir(parents=True)
-    with recorded(Job.of(CONFIG, TORCHRUN), folder):
+    with recorded(LauncherJob.of(CONFIG, TORCHRUN), folder):
         assert (folder / JOB).is_file()
         assert choose_folder(folder, DEFAULT) == folder, "one that was killed here goes on"
     assert list(folder.iterdir()) == []
@@ -107,5 +107,5 @@ def test_a_killed_job_goes_on_where_it_was(
     assert (outcome.folder, outcome.summary["steps"]) == (Path("runs/detect/train"), 4)
     assert [path.name for path in Path("runs/detect").iterdir()] == ["train"]
     log = (outcome.folder / "train.log").read_text()
-    assert "runs/detect/train: this job has begun there, and goes on" in log
+    assert "runs/detect/train: this job started here before, and continues" in log
     assert "continuing from this run's own checkpoint at step 2" in log

@@ -88,7 +88,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Elsewhere]:
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "EXPIRY", 1.0)
-    monkeypatch.setattr(lease, "_LOOK", 0.01)
+    monkeypatch.setattr(lease, "_POLL_SECONDS", 0.01)
 
 
 def test_a_living_process_elsewhere_is_refused(tmp_path: Path, elsewhere: Elsewhere) -> None:

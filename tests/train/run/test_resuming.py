@@ -100,7 +100,7 @@ def test_what_says_nothing_about_the_past_is_allowed_and_recorded(
 def test_what_would_change_the_past_is_refused_by_name(
     tmp_path: Path, begun: RunConfig, settings: dict[str, Any], key: str
 ) -> None:
-    with pytest.raises(UsageError, match="steps already done depend on it") as caught:
+    with pytest.raises(UsageError, match="cannot change any more") as caught:
         changes_since(begun, begun.changed(settings), tmp_path)
     assert caught.value.message.startswith(key)
     assert "init=finetune" in caught.value.advice

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.stage_summary import StageResult, combined_summary, say_summary
+from boxcrew.train.run.stage_summary import StageResult, combined_summary, print_summary
 
 RARE = {"cause": "rare", "message": "few cups"}
 DESCENT: dict[str, Any] = {
@@ -104,7 +104,7 @@ def test_a_run_without_any_step() -> None:
 
 def test_the_last_lines_on_the_screen() -> None:
     text = io.StringIO()
-    say_summary(combined_summary(results(DESCENT, SOLVE, TUNE)), Screen(Console(file=text)))
+    print_summary(combined_summary(results(DESCENT, SOLVE, TUNE)), Screen(Console(file=text)))
     assert text.getvalue().splitlines() == [
         "stage 1-part: 50s, 100 steps",
         "stage 2-part: 1m10s, closed form",

@@ -78,7 +78,7 @@ def test_an_edited_config_yaml_that_would_change_the_past_is_refused_by_name(run
     rate = began["optim"]["rate"]
     with pytest.raises(UsageError) as caught:
         resume(run, {"steps": 4}, Screen())
-    expected = f"{run / 'config.yaml'}: optim.rate: 0.7: the run was begun with {rate}"
+    expected = f"{run / 'config.yaml'}: optim.rate: 0.7: the run was started with {rate}"
     assert caught.value.message.startswith(expected)
     assert f"remove {run / 'config.yaml'}" in caught.value.advice
     assert "init=resume" in caught.value.advice
@@ -140,7 +140,7 @@ def test_a_run_with_stages_is_guarded_too(tmp_path: Path, staged: RunConfig) -> 
     assert stored_settings(tmp_path, warnings.append) == staged
     assert f"the settings in {tmp_path / STAGES} are used" in warnings[0]
     file.write_text(to_yaml(staged.changed({"seed": 5})))
-    with pytest.raises(UsageError, match="seed: 5: the run was begun with 0"):
+    with pytest.raises(UsageError, match="seed: 5: the run was started with 0"):
         resumed_settings(tmp_path, {}, _fail)
 
 

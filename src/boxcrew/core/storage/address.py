@@ -61,7 +61,7 @@ def _validated(value: object) -> Url:
     raise ValueError("not a URL")
 
 
-Place = Path | Url
+Location = Path | Url
 """Where something is stored: a path on this computer, or a URL."""
 
 
@@ -76,7 +76,7 @@ def is_url(value: object) -> bool:
     return isinstance(value, str) and scheme_of(value) in PACKAGES
 
 
-def place_of(text: str) -> Place:
+def location_of(text: str) -> Location:
     """Return the path or the URL that a text means."""
     if is_url(text):
         return Url.of(text)

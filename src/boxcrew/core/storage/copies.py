@@ -95,7 +95,7 @@ def _require_room(url: Url, folder: Path, files: Mapping[str, StoredFile], advic
     needed, free = sum(file.size for file in files.values()), shutil.disk_usage(folder).free
     if needed > free:
         message = (
-            f"{url}: {format_bytes(needed)} are to be copied to {folder}, where {format_bytes(free)} are free"
+            f"{url}: its copy in {folder} needs {format_bytes(needed)}, and {format_bytes(free)} are free"
         )
         raise DataError(message, advice=advice or "free some disk space")
 

@@ -179,8 +179,8 @@ class _Unit:
         )
         if CPU in start.drawn() and not self.draws_alone:
             raise BoxcrewError(
-                "clones of one process share one source of random numbers (dropout), so none can draw "
-                "the same numbers again",
+                "recomputing activations with dropout needs one clone per process: clones of one process "
+                "share their random numbers",
                 advice="deploy.recompute=false, or a process for each clone (deploy.strategy=ddp)",
             )
         return result

@@ -48,7 +48,7 @@ _ORDER_NAMES: dict[BoxOrder, str] = {
 }
 
 
-class Cause(NamedTuple):
+class FormatMismatch(NamedTuple):
     """The cause of many problems."""
 
     message: str  # a sentence that ends with the settings
@@ -77,7 +77,7 @@ class ReadBoxes:
         return in_pixels(to_corners(self.numbers, order), unit, self.sizes)
 
 
-def box_cause(read: ReadBoxes) -> Cause | None:
+def box_cause(read: ReadBoxes) -> FormatMismatch | None:
     """Return why most boxes that do not fit their images do not, or None if there is no single cause."""
     if not len(read.boxes):
         return None
@@ -90,7 +90,7 @@ def _unit_read(read: ReadBoxes) -> Coordinates:
     return "pixels" if read.unit == "pixels" else "fractions"
 
 
-def _size_cause(read: ReadBoxes) -> Cause | None:
+def _size_cause(read: ReadBoxes) -> FormatMismatch | None:
     """Find out whether the images were resized after they had been annotated."""
     stated = (read.annotated > 0).all(axis=1)
     differs = stated & (read.annotated != read.sizes).any(axis=1)
@@ -108,7 +108,7 @@ def _size_cause(read: ReadBoxes) -> Cause | None:
     shrunk = resized & (factors[:, 0] < 1)  # where the boxes fit as they are, the stated size is wrong
     if shrunk.any() and _share(~fit_images(read.boxes, read.sizes), shrunk) < _SOME:
         return None
-    return Cause(
+    return FormatMismatch(
         f"{num_resized} of {num_images} images were resized after they had been annotated: their boxes fit "
         "the size that the annotations state, and data.rescale=true scales them",
         "data.rescale=true",
@@ -128,7 +128,7 @@ class _Reading(NamedTuple):
     cost: float  # share of boxes that do not fit, and a little more for what makes the reading unlikely
 
 
-def _reading_cause(read: ReadBoxes, fits: Bools) -> Cause | None:
+def _reading_cause(read: ReadBoxes, fits: Bools) -> FormatMismatch | None:
     """Find another unit or order of the numbers in which nearly all boxes fit."""
     num, num_faulty = len(fits), int((~fits).sum())
     most = num_faulty >= max(_FEW, _HALF * num)
@@ -143,7 +143,7 @@ def _reading_cause(read: ReadBoxes, fits: Bools) -> Cause | None:
     as_good = [_compare(read, other)[2] for other in others if _is_as_good(other, best, read.order)]
     ending = f" (or {as_good[0]}, if that looks right)" if as_good else ""
     explained = f"{num_faulty} of {num} boxes {fault}, but {best.num_fitting} would fit as {meant}"
-    return Cause(f"{explained}: {settings}{ending}", settings)
+    return FormatMismatch(f"{explained}: {settings}{ending}", settings)
 
 
 def _is_as_good(other: _Reading, best: _Reading, order: BoxOrder) -> bool:
@@ -182,7 +182,7 @@ def _compare(read: ReadBoxes, other: _Reading) -> tuple[str, str, str]:
     return " in ".join(given), " in ".join(meant), " ".join(settings)
 
 
-def _percent_cause(read: ReadBoxes, fits: Bools) -> Cause | None:
+def _percent_cause(read: ReadBoxes, fits: Bools) -> FormatMismatch | None:
     """Find out whether boxes that fit as pixels are percent: together they fill a square of 100 pixels at the
     corner of images that are much larger.
     """
@@ -193,11 +193,13 @@ def _percent_cause(read: ReadBoxes, fits: Bools) -> Cause | None:
     if ends.max() > 100 or ends.min() < _REACHED or read.sizes.min() < _PERCENT_SIDE:
         return None
     settings = "data.coordinates=percent"
-    corner = f"{num} of {len(fits)} boxes are in the first 100 pixels of images of at least {_PERCENT_SIDE}"
-    return Cause(f"{corner}, and would fill them as percent: {settings}", settings)
+    corner = f"{num} of {len(fits)} boxes lie in the top left 100 pixels of larger images"
+    return FormatMismatch(f"{corner}, and would fit them as percent: {settings}", settings)
 
 
-def class_cause(ids: Ints, num_listed: int, *, first: int, unlisted: Collection[str]) -> Cause | None:
+def class_cause(
+    ids: Ints, num_listed: int, *, first: int, unlisted: Collection[str]
+) -> FormatMismatch | None:
     """Return why boxes have classes that are not listed, or None if there is no single cause. `ids` are those
     in the files, for each box; the `num_listed` classes have the ids from `first` on. `unlisted` are the
     classes, for each box, that a reader has left out already.
@@ -209,7 +211,7 @@ def class_cause(ids: Ints, num_listed: int, *, first: int, unlisted: Collection[
     used = np.unique(ids)
     if not unlisted and num >= _FEW and _starts_later(used, num_listed, first):
         settings = f"data.first_class={first + 1}"
-        return Cause(
+        return FormatMismatch(
             f"the labels use class ids {used[0]} to {used[-1]}, but the {num_listed} classes are numbered "
             f"from {first}: {num_unknown} of {num} boxes are left out, and the others are one class off; "
             f"{settings} numbers the classes from {first + 1}",
@@ -219,7 +221,7 @@ def class_cause(ids: Ints, num_listed: int, *, first: int, unlisted: Collection[
         return None
     names = [*map(str, np.unique(ids[outside])), *sorted(set(unlisted))]
     shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-    return Cause(
+    return FormatMismatch(
         f"{num_unknown} of {num} boxes are left out, because the labels use more classes than the "
         f"{num_listed} that are listed ({shown}): list all of them"
     )

@@ -18,7 +18,7 @@ import numpy as np
 from boxcrew.core.cache import cache_folder
 from boxcrew.core.types import Bools, Ints
 from boxcrew.data.checks.problem import Action, Problem, ProblemKind
-from boxcrew.data.checks.scan_cache import LOOK, Fault, Looks, ScanCache
+from boxcrew.data.checks.scan_cache import SCAN_RESULT, Fault, ScanCache, ScanResults
 from boxcrew.data.checks.threads import ProgressCallback, map_in_threads
 from boxcrew.data.detection.records import CHUNK, Record, Records, key_hashes
 from boxcrew.data.detection.source import Source
@@ -80,7 +80,7 @@ class _Scan:
         self.files = records.select(is_file)
         numbers = np.repeat(np.arange(len(self.splits)), [*map(len, self.splits.values())])
         self.numbers: Ints = numbers[is_file]  # of each file's split
-        self.looks: Looks = np.zeros(len(self.files), dtype=LOOK)
+        self.looks: ScanResults = np.zeros(len(self.files), dtype=SCAN_RESULT)
 
     def problems(self) -> tuple[Problem, ...]:
         if not len(self.files):
@@ -192,7 +192,7 @@ class _Scan:
             self.changed.clear()
             self.stored_at = time.monotonic()
 
-    def _found(self, numbers: Ints) -> tuple[Looks, dict[int, Fault]]:
+    def _found(self, numbers: Ints) -> tuple[ScanResults, dict[int, Fault]]:
         """Return what is to be stored about the files with these numbers."""
         looks = self.looks[np.unique(numbers)]
         looks = looks[looks["stamp"][:, 0] >= 0]

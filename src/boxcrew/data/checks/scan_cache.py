@@ -23,7 +23,7 @@ from boxcrew.core.files import write_atomically, write_text
 from boxcrew.core.types import Bools, Ints
 from boxcrew.data.checks.problem import ProblemKind
 
-LOOK = np.dtype(
+SCAN_RESULT = np.dtype(
     [
         ("key", "<u8"),  # the hash of the image's key
         ("stamp", "<i8", 3),
@@ -34,7 +34,7 @@ LOOK = np.dtype(
 )
 """What was found out about one file."""
 
-Looks = npt.NDArray[np.void]
+ScanResults = npt.NDArray[np.void]
 Fault = tuple[ProblemKind, str]
 """What is wrong with a file, and the message about it."""
 
@@ -48,7 +48,7 @@ _DAMAGED = (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError, 
 class _Stored:
     """All that is stored about a set."""
 
-    looks: Looks  # ascending by key, each key once
+    looks: ScanResults  # ascending by key, each key once
     faults: Mapping[int, Fault]  # by the hashes of keys
     num_segments: int
 
@@ -67,11 +67,11 @@ class ScanCache:
     def has_many_segments(self) -> bool:
         return self._stored.num_segments >= _MAX_SEGMENTS
 
-    def find(self, keys: npt.NDArray[np.uint64], stamps: Ints) -> tuple[Looks, Bools]:
+    def find(self, keys: npt.NDArray[np.uint64], stamps: Ints) -> tuple[ScanResults, Bools]:
         """Return the looks (n,) at files with these hashes of their keys and these stamps (n, 3), and which
         of them are known. The others have the key and the stamp alone.
         """
-        looks, stored = np.zeros(len(keys), dtype=LOOK), self._stored.looks
+        looks, stored = np.zeros(len(keys), dtype=SCAN_RESULT), self._stored.looks
         if len(stored):
             places = np.searchsorted(stored["key"], keys).clip(max=len(stored) - 1)
             looks = stored[places]
@@ -84,7 +84,7 @@ class ScanCache:
         """Return what is wrong with a file that is known to be faulty."""
         return self._stored.faults[int(look["key"])]
 
-    def add(self, looks: Looks, faults: Mapping[int, Fault]) -> None:
+    def add(self, looks: ScanResults, faults: Mapping[int, Fault]) -> None:
         """Store some looks, and the faults of these files by the hashes of their keys."""
         if self._folder is None or not len(looks):
             return
@@ -95,7 +95,7 @@ class ScanCache:
                 write_text(self._folder / f"{name}.json", json.dumps(faults))
             write_atomically(self._folder / f"{name}.npy", lambda file: _save(file, looks))
 
-    def replace_all(self, looks: Looks, faults: Mapping[int, Fault]) -> None:
+    def replace_all(self, looks: ScanResults, faults: Mapping[int, Fault]) -> None:
         """Store these looks and nothing else: segments of files that changed or went would add up."""
         before = _segments(self._folder)
         self.add(looks[np.argsort(looks["key"], kind="stable")], faults)
@@ -114,7 +114,7 @@ class ScanCache:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _save(file: Path, looks: Looks) -> None:
+def _save(file: Path, looks: ScanResults) -> None:
     with file.open("wb") as opened:
         np.save(opened, looks, allow_pickle=False)
 
@@ -133,7 +133,7 @@ def _remove(segments: list[Path]) -> None:
 
 
 def _read(folder: Path | None) -> _Stored:
-    parts, faults = [np.zeros(0, dtype=LOOK)], dict[int, Fault]()
+    parts, faults = [np.zeros(0, dtype=SCAN_RESULT)], dict[int, Fault]()
     segments = _segments(folder)
     for segment in segments:
         with suppress(*_DAMAGED):
@@ -147,9 +147,9 @@ def _read(folder: Path | None) -> _Stored:
     return _Stored(looks=newest_first[first], faults=faults, num_segments=len(segments))
 
 
-def _read_segment(segment: Path) -> tuple[Looks, dict[int, Fault]]:
+def _read_segment(segment: Path) -> tuple[ScanResults, dict[int, Fault]]:
     looks = np.asarray(np.load(segment, mmap_mode="r", allow_pickle=False))
-    if looks.dtype != LOOK or looks.ndim != 1:
+    if looks.dtype != SCAN_RESULT or looks.ndim != 1:
         raise ValueError(f"{segment}: of another kind")
     faulty, file = looks["key"][looks["is_faulty"]].tolist(), segment.with_suffix(".json")
     content = json.loads(file.read_bytes()) if faulty else {}

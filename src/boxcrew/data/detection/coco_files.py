@@ -80,7 +80,7 @@ def select_files(parsed: list[CocoFile], collector: Collector) -> list[CocoFile]
         message = f"{collector.root}: contains several COCO files, none named after a split: {names}"
         raise DataError(message, advice="give the path of one of them, or name them train.json and val.json")
     for file in others if in_splits else ():
-        message = "its name does not name a split, but those of other files do"
+        message = "its name says no split, but the names of other files do"
         collector.leave_out("no-split", collector.relative_path(file), message)
     return in_splits or parsed
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from boxcrew.core.files import flush, write_json
 from boxcrew.data.checks.problem import Problem
-from boxcrew.data.detection.records import Columns, Place, Records
+from boxcrew.data.detection.records import Columns, ImageLocation, Records
 from boxcrew.data.detection.source import SOURCES, Source
 
 COMMIT = "COMMIT"
@@ -57,7 +57,7 @@ def read_source(folder: Path) -> Source:
     if not (folder / COMMIT).is_file():
         raise FileNotFoundError(folder / COMMIT)
     content: Mapping[str, Any] = json.loads((folder / "set.json").read_bytes())
-    names = tuple(Place(*place) for place in content["places"])
+    names = tuple(ImageLocation(*place) for place in content["places"])
     columns = Columns(names=names, **{name: read_array(folder, name) for name in _ARRAYS})
     rows = read_array(folder, "rows")
     _require_consistent(columns, rows)

@@ -14,7 +14,7 @@ import numpy as np
 from boxcrew.core.types import Bools, Ints, Target
 from boxcrew.data.checks.box_reading import reorder
 from boxcrew.data.checks.box_repair import Box, Floats64, clip_clean, is_inside, repair, rotate_box, show_box
-from boxcrew.data.checks.causes import Cause, ReadBoxes, box_cause, class_cause
+from boxcrew.data.checks.causes import FormatMismatch, ReadBoxes, box_cause, class_cause
 from boxcrew.data.checks.problem import Action, Problem, ProblemKind
 from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions, BoxOrder, Coordinates
 from boxcrew.data.detection.records import Record, Records
@@ -55,7 +55,7 @@ class MadeRecords:
 
     records: list[tuple[str | None, Record]]
     problems: list[Problem]
-    causes: list[Cause]
+    causes: list[FormatMismatch]
 
     def by_split(self) -> dict[str, Records]:
         """Return the records of each split; those without one are of train."""
@@ -162,7 +162,7 @@ def _clean_targets(table: _BoxTable, reading: Reading) -> Iterator[Target | None
         yield all_targets.select(slice(start, end)) if is_clean else None
 
 
-def _box_cause(table: _BoxTable, reading: Reading) -> Cause | None:
+def _box_cause(table: _BoxTable, reading: Reading) -> FormatMismatch | None:
     """Return the cause of many problems with boxes, if there is one."""
     options, is_relative = reading.options, bool(table.relative.any())
     if is_relative and not table.relative.all():
@@ -189,7 +189,7 @@ def _is_judged(annotation: Annotation, header: Header | ImageError) -> bool:
     return header.orientation < 5 or annotation.size == (header.width, header.height)
 
 
-def _class_cause(table: _BoxTable, reading: Reading, unlisted: Sequence[str]) -> Cause | None:
+def _class_cause(table: _BoxTable, reading: Reading, unlisted: Sequence[str]) -> FormatMismatch | None:
     """Return the cause of many problems with classes, if there is one."""
     if reading.num_classes is None:
         return None

@@ -46,7 +46,7 @@ class Record:
         return self.width, self.height
 
 
-class Place(NamedTuple):
+class ImageLocation(NamedTuple):
     """The place that images are in: a folder, of the file system or in an archive, or a single image."""
 
     prefix: str  # the path up to the name of an image, with a separator at its end; or the whole path
@@ -54,7 +54,7 @@ class Place(NamedTuple):
     is_whole: bool = False  # whether the prefix is the path of one image, whose key does not end in its name
 
     @classmethod
-    def of(cls, path: ImagePath, name: str) -> Place:
+    def of(cls, path: ImagePath, name: str) -> ImageLocation:
         """Return the place of an image whose key ends in `name`."""
         text, archive = str(path), str(path.archive) if isinstance(path, PackedFile) else ""
         is_whole = not text.endswith(name) or text[: -len(name)][-1:] not in {"", os.sep}
@@ -85,7 +85,7 @@ class Columns:
     boxes: Floats  # (M, 4)
     labels: Ints32  # (M,)
     flags: Bytes  # (M,)
-    names: tuple[Place, ...]  # of the places
+    names: tuple[ImageLocation, ...]  # of the places
 
     def __len__(self) -> int:
         return len(self.places)
@@ -141,7 +141,7 @@ class ColumnsBuilder:
     _boxes: list[Floats] = field(default_factory=list)
     _labels: list[Ints32] = field(default_factory=list)
     _flags: list[Bytes] = field(default_factory=list)
-    _numbers: dict[Place, int] = field(default_factory=dict)
+    _numbers: dict[ImageLocation, int] = field(default_factory=dict)
 
     def add(
         self,
@@ -187,7 +187,7 @@ class ColumnsBuilder:
         """Return the number of the place of an image."""
         if path is None:
             return _NO_PLACE
-        place = Place.of(path, key.rpartition("/")[2])
+        place = ImageLocation.of(path, key.rpartition("/")[2])
         return self._numbers.setdefault(place, len(self._numbers))
 
 

@@ -34,14 +34,14 @@ _TEXTS = {
     "imbalance": "train has {most} boxes of {common} and {least} of {rare}, {ratio:.0f} to 1: rare classes "
     "will be missed more often. Add images of them, and compare the AP of each class, not the mean",
     "empty-images": "{empty} of {total} training images ({share:.0%}) have no box. If they show objects, "
-    "label them; if not, remove some: an SSD learns nothing from them, and they cost as much time",
+    "label them; if they are background, keep only some: each costs as much time as any other image",
     "no-val": "there is no val split, so accuracy cannot be measured. Set aside a fifth of the images",
     "few-val-images": "val has only {images}: its AP varies by chance between runs. Label at least {few}",
     "val-share": "val has {val} images, train {train}: {trouble}; a fifth for val is usual",
     "crowded-images": "{images} with more than {limit} objects (the most: {most}); AP counts only {limit} "
     "detections per image. Cut such images into tiles",
     "elongated-boxes": "{long} of {total} boxes ({share:.0%}) are more than {limit:.0f} times as long as "
-    "wide; default boxes are at most 3 times, so these are detected less well. If only a section of "
+    "wide, and are detected less well. If only a section of "
     "such an object matters, label that section",
     "mixed-sizes": "image sizes differ a lot: from {extremes}. All are resized to one size, so cut large "
     "ones into tiles if their objects become too small",

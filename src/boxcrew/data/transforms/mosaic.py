@@ -40,7 +40,7 @@ class Mixing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class MosaicCell:
     """The rectangle of a mosaic that one image has, in whole pixels."""
 
     left: int
@@ -53,20 +53,20 @@ class Place:
         return self.right - self.left, self.bottom - self.top
 
 
-def mosaic_places(canvas: Extent, rng: np.random.Generator) -> tuple[Place, ...]:
+def mosaic_places(canvas: Extent, rng: np.random.Generator) -> tuple[MosaicCell, ...]:
     """Return the four places of a mosaic on a canvas of this (width, height): its quarters, but that they
     meet at a random point near the center.
     """
     x, y = (round(share * side) for share, side in zip(rng.uniform(*_CENTRE, 2), canvas, strict=True))
     columns, rows = ((0, x), (x, canvas[0])), ((0, y), (y, canvas[1]))
     return tuple(
-        Place(left=left, top=top, right=right, bottom=bottom)
+        MosaicCell(left=left, top=top, right=right, bottom=bottom)
         for top, bottom in rows
         for left, right in columns
     )
 
 
-def join_tiles(tiles: Sequence[Sample], places: Sequence[Place], canvas: Extent) -> Sample:
+def join_tiles(tiles: Sequence[Sample], places: Sequence[MosaicCell], canvas: Extent) -> Sample:
     """Return the mosaic of tiles, each of which has the size of its place. Its key is that of the first."""
     image: Image = np.empty((*canvas[::-1], 3), dtype=np.uint8)
     moved = []
@@ -116,7 +116,7 @@ def _alone(target: Target) -> list[int]:
     return np.flatnonzero(whole & (hidden.max(axis=1, initial=0) <= _MAX_HIDDEN)).tolist()
 
 
-def _free_place(extent: Extent, image: Image, boxes: Floats, rng: np.random.Generator) -> Place | None:
+def _free_place(extent: Extent, image: Image, boxes: Floats, rng: np.random.Generator) -> MosaicCell | None:
     """Return a random place of this (width, height) in an image that hides none of the boxes, if there is."""
     height, width = image.shape[:2]
     for _ in range(_PLACES_TRIED):
@@ -124,7 +124,7 @@ def _free_place(extent: Extent, image: Image, boxes: Floats, rng: np.random.Gene
         top = int(rng.integers(height - extent[1] + 1))
         box = np.array([[left, top, left + extent[0], top + extent[1]]], dtype=np.float32)
         if _hidden_shares(box, boxes).max(initial=0) <= _MAX_HIDDEN:
-            return Place(left=left, top=top, right=left + extent[0], bottom=top + extent[1])
+            return MosaicCell(left=left, top=top, right=left + extent[0], bottom=top + extent[1])
     return None
 
 

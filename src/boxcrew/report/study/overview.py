@@ -96,11 +96,11 @@ def _chance(report: StudyReport) -> list[Html]:
     if report.best is not None and report.test is not None and report.test.best is not None:
         flattery = report.sign * (report.best.value - report.test.best)
         flatters = (
-            f"flatters the best settings by {flattery:.2g}" if flattery > 0 else "does not flatter the best"
+            f"makes the best look better by {flattery:.2g}" if flattery > 0 else "does not favor the best"
         )
         lines.append(
-            f"The search has looked at the validation split alone, which {flatters}; the test split was "
-            "looked at once, at the end."
+            f"The search used only the validation split, which {flatters}; the test split was "
+            "used once, at the end."
         )
     return [element("p", line, class_="note") for line in lines]
 

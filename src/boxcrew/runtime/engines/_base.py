@@ -46,7 +46,7 @@ def open_engine(name: str, model: ModelFile, *, threads: int) -> Engine:
     if not model.files.keys() & kind.reads:
         raise ModelError(
             f"{model.path}: {name} does not compute {', '.join(model.files)}",
-            advice="give the engine that the file was exported for; torch programs are not opened at all",
+            advice="give the engine of this format; boxcrew does not open torch.export programs",
         )
     try:
         return kind(model, threads=threads)

@@ -33,7 +33,7 @@ const ENGLISH = {
   weights: "Weights",
   engine: "Engine",
   speed: "Time of this photo",
-  "speed.trip": "{trip} ms with the way there and back",
+  "speed.trip": "{trip} ms including the network",
   "speed.decode": "decode",
   "speed.queue": "wait",
   "speed.network": "network",

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from boxcrew.core.registry import suggest
-from boxcrew.serve.accepted import Asked, draw_photo, find_photos
+from boxcrew.serve.accepted import DetectQuery, draw_photo, find_photos
 from boxcrew.serve.answers import detections_coco, detections_json, drawn
 from boxcrew.serve.refusals import RefusedError, json_response
 from boxcrew.serve.service import request_id_of, service_of
@@ -32,7 +32,7 @@ async def detect(request: Request) -> Response:
     score, form = _score(parameters.get("score")), _format(parameters.get("format", "json"))
     model = service.models.get(parameters.get("model"))
     request.scope["state"]["model"] = model.name
-    asked = Asked(model=model, score=score, deadline=deadline)
+    asked = DetectQuery(model=model, score=score, deadline=deadline)
     with service.admission.request() as held:
         photos = await read_photos(request, held, deadline)
         if form == "image" and len(photos) != 1:

@@ -14,12 +14,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from boxcrew.serve.accepted import Asked, client_left, find_photos
+from boxcrew.serve.accepted import DetectQuery, client_left, find_photos
 from boxcrew.serve.detecting import Finding
 from boxcrew.serve.json_body import Tree, child, objects, parse_object
 from boxcrew.serve.label_config import BoxControl, read_label_config
 from boxcrew.serve.models import ServedModel
-from boxcrew.serve.photo import Openable
+from boxcrew.serve.photo import NamedPhoto
 from boxcrew.serve.refusals import json_response
 from boxcrew.serve.service import service_of
 from boxcrew.serve.task_photos import task_photo
@@ -36,7 +36,7 @@ class _TaskImage:
     """An image of a task, and the tags that want its boxes."""
 
     task: int
-    photo: Openable
+    photo: NamedPhoto
     controls: Sequence[BoxControl]
 
 
@@ -89,7 +89,7 @@ async def label_studio_predict(request: Request) -> Response:
         regions: list[list[Region]] = [[] for _ in range(tasks.num)]
         for start in range(0, len(tasks.images), MAX_PHOTOS):
             group = tasks.images[start : start + MAX_PHOTOS]
-            asked = Asked(model=model, score=_least_score(group, model), deadline=deadline)
+            asked = DetectQuery(model=model, score=_least_score(group, model), deadline=deadline)
             findings = await find_photos(request, asked, [image.photo for image in group])
             for image, finding in zip(group, findings, strict=True):
                 regions[image.task] += _regions(image, finding, model)

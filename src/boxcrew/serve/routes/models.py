@@ -29,7 +29,9 @@ async def show_sample(request: Request) -> Response:
     samples = service_of(request).models.get(request.path_params["name"]).samples
     number: int = request.path_params["number"]
     if number >= len(samples):
-        raise RefusedError(404, "not_found", "no such sample", advice=f"there are {len(samples)}, from 0 on")
+        raise RefusedError(
+            404, "not_found", "no such sample", advice=f"there are {len(samples)}, numbered from 0"
+        )
     return Response(samples[number], media_type="image/jpeg")
 
 
@@ -38,7 +40,10 @@ async def reload_model(request: Request) -> Response:
     service = service_of(request)
     service.require_ready()
     if service.config.on == "ray":
-        message, advice = "this would be one replica of several", "serve the new file with a new command"
+        message, advice = (
+            "a reload would reach one of several replicas",
+            "serve the new file with a new command",
+        )
         raise RefusedError(409, "bad_request", message, advice=advice)
     name = service.models.get(request.path_params["name"]).name
     try:

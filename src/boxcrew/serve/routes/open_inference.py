@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from boxcrew.core.version import VERSION
-from boxcrew.serve.accepted import Asked, client_left, find_photos
+from boxcrew.serve.accepted import DetectQuery, client_left, find_photos
 from boxcrew.serve.json_body import bad_request
 from boxcrew.serve.models import ServedModel
 from boxcrew.serve.refusals import RefusedError, json_response
@@ -61,7 +61,7 @@ async def infer(request: Request) -> Response:
         body = await read_body(request, held, deadline)
         read = partial(InferRequest.of, body, header_length)
         (wanted,) = await service.pool.compute([read], deadline, partial(client_left, request))
-        asked = Asked(model=model, score=wanted.score, deadline=deadline)
+        asked = DetectQuery(model=model, score=wanted.score, deadline=deadline)
         findings = await find_photos(request, asked, wanted.photos)
     head = {"model_name": model.name, "model_version": model.version}
     if wanted.id is not None:

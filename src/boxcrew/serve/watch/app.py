@@ -40,10 +40,10 @@ def build_app(config: WatchConfig) -> ASGIApp:
         routes=routes, exception_handlers=dict.fromkeys((RefusedError, HTTPException, Exception), _refuse)
     )
     app.router.redirect_slashes = False
-    return _Edge(app, AccessGuard(token=config.token, host=config.host))
+    return AccessMiddleware(app, AccessGuard(token=config.token, host=config.host))
 
 
-class _Edge:
+class AccessMiddleware:
     """Lets in who may come in, and gives all answers their headers."""
 
     def __init__(self, app: ASGIApp, guard: AccessGuard) -> None:

@@ -128,7 +128,7 @@ class JsonFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class NewLines:
     """The next lines of a growing file."""
 
     lines: list[bytes]
@@ -146,16 +146,16 @@ class GrowingFile:
         self._mark = b""
         self._is_inside = False  # of a line that is too long, and left out
 
-    def read(self) -> Part:
+    def read(self) -> NewLines:
         with opened(self._path) as file:
             if file is None:
-                return Part(lines=[], restarted=False, has_more=False)
+                return NewLines(lines=[], restarted=False, has_more=False)
             restarted = self._restart_if_other(file)
             file.seek(self._offset)
             content = file.read(MAX_PART)
             size = os.fstat(file.fileno()).st_size
         lines = self._complete_lines(content)
-        return Part(
+        return NewLines(
             lines=lines, restarted=restarted, has_more=self._offset < size and len(content) == MAX_PART
         )
 

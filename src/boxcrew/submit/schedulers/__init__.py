@@ -2,6 +2,6 @@
 `jobset` and `rayjob` objects of Kubernetes with the pods of `_pods`, `sky` a task of SkyPilot.
 """
 
-from boxcrew.submit.schedulers._base import GRACE, SCHEDULERS, Job, Scheduler, Submission, is_url
+from boxcrew.submit.schedulers._base import GRACE, SCHEDULERS, PlannedJob, Scheduler, Submission, is_url
 
-__all__ = ["GRACE", "SCHEDULERS", "Job", "Scheduler", "Submission", "is_url"]
+__all__ = ["GRACE", "SCHEDULERS", "PlannedJob", "Scheduler", "Submission", "is_url"]

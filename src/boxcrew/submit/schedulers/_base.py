@@ -37,7 +37,7 @@ class Submission:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class PlannedJob:
     """A training that is planned for the nodes of a cluster."""
 
     submission: Submission
@@ -78,7 +78,7 @@ class Scheduler(ABC):
         """Raise `UsageError` if it needs something that was not given."""
 
     @abstractmethod
-    def text(self, job: Job) -> str:
+    def text(self, job: PlannedJob) -> str:
         """Return the content of the file."""
 
     @abstractmethod
@@ -103,5 +103,5 @@ def require_reachable(place: str, key: str, advice: str) -> None:
     """Raise `UsageError` for a relative path: a job on another machine has no directory that it is in."""
     if not is_url(place) and not place.startswith("/"):
         raise UsageError(
-            f"{key}={place}: the job on another machine cannot know where this is", advice=advice
+            f"{key}={place}: a job on another machine needs an absolute path or a URL", advice=advice
         )

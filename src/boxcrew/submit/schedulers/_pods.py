@@ -10,7 +10,7 @@ import yaml
 
 from boxcrew.core.config import Tree
 from boxcrew.core.errors import UsageError
-from boxcrew.submit.schedulers._base import GRACE, Job, Submission, is_url, require_reachable
+from boxcrew.submit.schedulers._base import GRACE, PlannedJob, Submission, is_url, require_reachable
 from boxcrew.submit.settings import SubmitConfig
 
 CONTAINER = "train"
@@ -49,7 +49,7 @@ def metadata(submission: Submission) -> Tree:
     return named if namespace is None else {**named, "namespace": namespace}
 
 
-def container(job: Job, name: str, **more: Any) -> Tree:
+def container(job: PlannedJob, name: str, **more: Any) -> Tree:
     """Return a container with all that a task takes."""
     limits = {"cpu": str(job.resources.cores), "memory": f"{job.resources.memory // _MIB}Mi"}
     if job.resources.gpus:
@@ -66,7 +66,7 @@ def container(job: Job, name: str, **more: Any) -> Tree:
     }
 
 
-def pod(job: Job, containers: Sequence[Tree], **more: Any) -> Tree:
+def pod(job: PlannedJob, containers: Sequence[Tree], **more: Any) -> Tree:
     """Return the specification of a pod with these containers."""
     volumes: list[Tree] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     if job.settings.volume:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from boxcrew.core.config import Tree
 from boxcrew.core.errors import PREEMPTED
-from boxcrew.submit.schedulers._base import PORT, SCHEDULERS, Job, Scheduler, Submission
+from boxcrew.submit.schedulers._base import PORT, SCHEDULERS, PlannedJob, Scheduler, Submission
 from boxcrew.submit.schedulers._pods import (
     CONTAINER,
     container,
@@ -28,7 +28,7 @@ class JobSet(Scheduler):
     def check(self, submission: Submission) -> None:
         require_pods(submission)
 
-    def text(self, job: Job) -> str:
+    def text(self, job: PlannedJob) -> str:
         return to_text(
             {
                 "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -48,8 +48,8 @@ class JobSet(Scheduler):
         return ["kubectl", "create", "-f", str(file)]
 
 
-def _job_spec(job: Job) -> Tree:
-    """Return the specification of the batch Job that has the pods."""
+def _job_spec(job: PlannedJob) -> Tree:
+    """Return the specification of the batch PlannedJob that has the pods."""
     num = job.resources.tasks * job.settings.node_range.most
     training = container(
         job, CONTAINER, command=job.command(data_of(job.submission)), **_environment(job, num)
@@ -72,7 +72,7 @@ def _job_spec(job: Job) -> Tree:
     }
 
 
-def _environment(job: Job, num: int) -> Tree:
+def _environment(job: PlannedJob, num: int) -> Tree:
     """Return what tells replicas in several pods who they are, and where they find each other."""
     if num == 1:
         return {}

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from boxcrew.core.config import Tree
-from boxcrew.submit.schedulers._base import SCHEDULERS, Job, Scheduler, Submission
+from boxcrew.submit.schedulers._base import SCHEDULERS, PlannedJob, Scheduler, Submission
 from boxcrew.submit.schedulers._pods import container, data_of, metadata, pod, require_pods, to_text
 from boxcrew.submit.settings import SubmitConfig
 
@@ -22,7 +22,7 @@ class RayJob(Scheduler):
     def check(self, submission: Submission) -> None:
         require_pods(submission)
 
-    def text(self, job: Job) -> str:
+    def text(self, job: PlannedJob) -> str:
         least, most = job.replicas
         words = [*job.command(data_of(job.submission), states_replicas=True), "on=ray"]
         return to_text(
@@ -49,7 +49,7 @@ class RayJob(Scheduler):
         return ["kubectl", "create", "-f", str(file)]
 
 
-def _head(job: Job) -> Tree:
+def _head(job: PlannedJob) -> Tree:
     """Return the pod that computes nothing itself."""
     head = {
         **container(job, "ray-head"),
@@ -58,7 +58,7 @@ def _head(job: Job) -> Tree:
     return {"rayStartParams": {"num-cpus": "0"}, "template": {"spec": pod(job, [head])}}
 
 
-def _workers(job: Job, least: int, most: int) -> Tree:
+def _workers(job: PlannedJob, least: int, most: int) -> Tree:
     return {
         "groupName": "replicas",
         "replicas": most,

@@ -9,7 +9,15 @@ import yaml
 
 from boxcrew.core.config import Tree
 from boxcrew.core.errors import PREEMPTED, UsageError
-from boxcrew.submit.schedulers._base import PORT, SCHEDULERS, Job, Scheduler, Submission, is_url, quoted
+from boxcrew.submit.schedulers._base import (
+    PORT,
+    SCHEDULERS,
+    PlannedJob,
+    Scheduler,
+    Submission,
+    is_url,
+    quoted,
+)
 from boxcrew.submit.settings import SubmitConfig
 
 _GIB = 1024**3
@@ -41,7 +49,7 @@ class Sky(Scheduler):
         if settings.node is not None and "gpu" in settings.node.lower() and settings.gpu is None:
             raise UsageError("submit.gpu= is missing", advice="the GPU's name, such as submit.gpu=A100")
 
-    def text(self, job: Job) -> str:
+    def text(self, job: PlannedJob) -> str:
         task: Tree = {"name": job.submission.name, "resources": _resources(job)}
         if job.settings.node_range.most > 1:
             task["num_nodes"] = job.settings.node_range.most
@@ -57,7 +65,7 @@ class Sky(Scheduler):
         return ["sky", "jobs", "launch", "--yes", str(file)]
 
 
-def _resources(job: Job) -> Tree:
+def _resources(job: PlannedJob) -> Tree:
     resources, settings = job.resources, job.settings
     wanted: Tree = {
         "cpus": f"{resources.cores * resources.tasks}+",
@@ -86,7 +94,7 @@ def _data(submission: Submission) -> tuple[str, Tree]:
     return copied, {copied: str(place.resolve())}
 
 
-def _run(job: Job, data: str) -> str:
+def _run(job: PlannedJob, data: str) -> str:
     words = quoted(job.command(data))
     if job.settings.node_range.most == 1:
         return f"{words}\n"

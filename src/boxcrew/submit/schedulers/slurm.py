@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from boxcrew.core.errors import PREEMPTED
-from boxcrew.submit.schedulers._base import GRACE, SCHEDULERS, Job, Scheduler, Submission, quoted
+from boxcrew.submit.schedulers._base import GRACE, SCHEDULERS, PlannedJob, Scheduler, Submission, quoted
 from boxcrew.submit.settings import SubmitConfig
 
 _STARTING = 10  # minutes: for the start, the evaluations, and leaving
@@ -45,7 +45,7 @@ class Slurm(Scheduler):
     def check(self, submission: Submission) -> None:
         """Accept everything: partition and account are the cluster's own if not given."""
 
-    def text(self, job: Job) -> str:
+    def text(self, job: PlannedJob) -> str:
         settings = job.settings
         words = job.command(settings.data or job.submission.data)
         step = f"srun --kill-on-bad-exit=0 --cpus-per-task={job.resources.cores}"
@@ -59,7 +59,7 @@ class Slurm(Scheduler):
         return ["sbatch", str(file)]
 
 
-def _options(job: Job) -> Iterator[str]:
+def _options(job: PlannedJob) -> Iterator[str]:
     settings, resources = job.settings, job.resources
     least, most = settings.node_range
     yield f"--job-name={shlex.quote(job.submission.name)}"

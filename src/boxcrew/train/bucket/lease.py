@@ -18,11 +18,11 @@ from boxcrew.core.lock_owner import LEASE, Owner
 from boxcrew.core.storage.store import ObjectInfo, StorageError, Store
 from boxcrew.train.run.lease import EXPIRY, RENEWAL
 
-_LOOK = 1.0  # seconds between two looks at a lease that is watched
+_POLL_SECONDS = 1.0  # seconds between two looks at a lease that is watched
 
 
 @dataclass(frozen=True, kw_only=True)
-class Holder:
+class LeaseHolder:
     """The process that holds, or held, a run."""
 
     generation: int
@@ -33,7 +33,7 @@ class Holder:
 class BucketLease:
     """The lease that this process holds, renewed in a thread until it is closed."""
 
-    def __init__(self, store: Store, holder: Holder) -> None:
+    def __init__(self, store: Store, holder: LeaseHolder) -> None:
         self._store, self.holder = store, holder
         self._lost = False
         self._renewals = 0
@@ -86,7 +86,7 @@ def acquire(store: Store, objects: dict[str, ObjectInfo], info: Callable[[str], 
     if before is not None:
         takeovers = before.takeovers + _require_free(store, before, info)
     generation = 1 if before is None else before.generation + 1
-    holder = Holder(generation=generation, owner=Owner.me(), takeovers=takeovers)
+    holder = LeaseHolder(generation=generation, owner=Owner.me(), takeovers=takeovers)
     try:
         if store.create(_name(generation), json.dumps(asdict(holder)).encode()):
             return BucketLease(store, holder)
@@ -95,34 +95,34 @@ def acquire(store: Store, objects: dict[str, ObjectInfo], info: Callable[[str], 
     raise UsageError(f"{store.url}: another process has just taken this run", advice="give another out=")
 
 
-def read_holder(store: Store, objects: dict[str, ObjectInfo]) -> Holder | None:
+def read_holder(store: Store, objects: dict[str, ObjectInfo]) -> LeaseHolder | None:
     """Return who was the last to take the run; None if nobody has."""
     names = [name for name in objects if name.startswith(f"{LEASE}/") and name.rpartition("/")[2].isdigit()]
     if not names:
         return None
     try:
         content = json.loads(store.read(max(names)))
-        return Holder(**{**content, "owner": Owner(**content["owner"])})
+        return LeaseHolder(**{**content, "owner": Owner(**content["owner"])})
     except (ValueError, TypeError, KeyError):
         raise UsageError(f"{store.url / max(names)}: damaged", advice="give another out=") from None
 
 
-def is_closed(store: Store, holder: Holder) -> bool:
+def is_closed(store: Store, holder: LeaseHolder) -> bool:
     """Return whether a process has given the run back."""
     return store.find(_sign(holder.generation)) == b"closed"
 
 
-def is_renewed(store: Store, holder: Holder) -> bool:
+def is_renewed(store: Store, holder: LeaseHolder) -> bool:
     """Watch a lease for at most EXPIRY seconds; return whether it was renewed meanwhile."""
     before, end = store.find(_sign(holder.generation)), time.monotonic() + EXPIRY
     while time.monotonic() < end:
-        time.sleep(min(_LOOK, EXPIRY / 10))
+        time.sleep(min(_POLL_SECONDS, EXPIRY / 10))
         if store.find(_sign(holder.generation)) not in {before, b"closed"}:
             return True
     return False
 
 
-def _require_free(store: Store, holder: Holder, info: Callable[[str], None]) -> bool:
+def _require_free(store: Store, holder: LeaseHolder, info: Callable[[str], None]) -> bool:
     """Raise `UsageError` if the process that holds a run lives. Return whether it has to be taken from it."""
     owner = holder.owner
     if owner.is_dead() or is_closed(store, holder):

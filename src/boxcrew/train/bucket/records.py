@@ -7,7 +7,7 @@ from pathlib import Path
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.lock_owner import LEASE
-from boxcrew.core.storage.address import Place, Url, place_of
+from boxcrew.core.storage.address import Location, Url, location_of
 from boxcrew.core.storage.copies import Wanted, copied
 
 _LARGE = re.compile(r"(.+/)?(plots|tensorboard|export|workspace)/.+|.+\.safetensors")
@@ -33,9 +33,9 @@ def _is_lease(name: str) -> bool:
     return name.startswith(f"{LEASE}/")
 
 
-def local_run(place: Place | str, wanted: Wanted) -> Path:
+def local_run(place: Location | str, wanted: Wanted) -> Path:
     """Return the directory of a run: of one under a URL, that of a copy with what is wanted."""
-    place = place_of(place) if isinstance(place, str) and not isinstance(place, Url) else place
+    place = location_of(place) if isinstance(place, str) and not isinstance(place, Url) else place
     if not isinstance(place, Url):
         return Path(place)
     folder = copy_of_run(place, wanted)

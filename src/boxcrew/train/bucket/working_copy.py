@@ -16,38 +16,38 @@ from boxcrew.core.errors import BoxcrewError, UsageError
 from boxcrew.core.fence import fenced
 from boxcrew.core.files import write_text
 from boxcrew.core.lock_owner import LEASE
-from boxcrew.core.storage.address import Place, Url
+from boxcrew.core.storage.address import Location, Url
 from boxcrew.core.storage.copies import download
 from boxcrew.core.storage.growing import stored_files
 from boxcrew.core.storage.store import ObjectInfo, Store, require_reachable
 from boxcrew.train.bucket.files import Sign, list_files
 from boxcrew.train.bucket.lease import BucketLease, acquire, read_holder
-from boxcrew.train.bucket.mirror import Mirror
+from boxcrew.train.bucket.uploader import RunUploader
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.directory import RUNS
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RunPlace:
+class RunLocation:
     """The directory in which a run is trained, and what keeps its URL up to date, if it has one."""
 
     folder: Path | None  # None: it is chosen later
     url: Url | None = None
-    mirror: Mirror | None = None
+    uploader: RunUploader | None = None
 
     def save(self) -> None:
         """Upload what is new, now."""
-        if self.mirror is not None:
-            self.mirror.upload()
+        if self.uploader is not None:
+            self.uploader.upload()
 
 
 @contextmanager
-def run_place(place: Place | None, screen: Screen, *, is_new: bool) -> Iterator[RunPlace]:
+def run_location(place: Location | None, screen: Screen, *, is_new: bool) -> Iterator[RunLocation]:
     """Prepare the place of a run. Of one under a URL this process takes the lease, and what it writes is
     uploaded until the end. `is_new` says whether it may be a run that has not begun yet.
     """
     if not isinstance(place, Url):
-        yield RunPlace(folder=place)
+        yield RunLocation(folder=place)
         return
     store, objects = Store(place), require_reachable(place)
     _require_run(place, objects, is_new=is_new)
@@ -59,11 +59,11 @@ def run_place(place: Place | None, screen: Screen, *, is_new: bool) -> Iterator[
             store, folder, note, is_ours=before is not None and _generation(note) == before.generation
         )
         write_text(note, str(lease.holder.generation))
-        screen.info(f"{place}: trained in {folder}, and stored beside the steps")
-        mirror = Mirror(store, folder, lease, stored=stored, warn=screen.warn)
+        screen.info(f"{place}: training in {folder}, uploading in the background")
+        uploader = RunUploader(store, folder, lease, stored=stored, warn=screen.warn)
         with fenced(folder, lease.require_own):
-            yield from _mirrored(RunPlace(folder=folder, url=place, mirror=mirror), mirror)
-        _require_stored(place, folder, mirror)
+            yield from _mirrored(RunLocation(folder=folder, url=place, uploader=uploader), uploader)
+        _require_stored(place, folder, uploader)
         screen.info(f"stored: {place}")
     finally:
         _close(lease, screen)
@@ -74,20 +74,20 @@ def working_folder(url: Url) -> Path:
     return RUNS / url.scheme / url.path
 
 
-def _mirrored(place: RunPlace, mirror: Mirror) -> Iterator[RunPlace]:
+def _mirrored(place: RunLocation, uploader: RunUploader) -> Iterator[RunLocation]:
     """Yield the place, and upload what happens there, also if it ends by an error."""
-    mirror.start()
+    uploader.start()
     try:
         yield place
     finally:
-        mirror.close()
-        mirror.upload(is_last=True)
+        uploader.close()
+        uploader.upload(is_last=True)
 
 
-def _require_stored(url: Url, folder: Path, mirror: Mirror) -> None:
-    if mirror.trouble is not None:
+def _require_stored(url: Url, folder: Path, uploader: RunUploader) -> None:
+    if uploader.trouble is not None:
         raise BoxcrewError(
-            f"{mirror.trouble}; everything is in {folder}",
+            f"{uploader.trouble}; everything is in {folder}",
             advice=f"when the storage works again: boxcrew resume run={url}, on this computer",
         )
 
@@ -96,7 +96,7 @@ def _close(lease: BucketLease, screen: Screen) -> None:
     try:
         lease.close()
     except BoxcrewError as error:
-        screen.warn(f"{error.message}: the next who resumes the run waits for this process's lease to end")
+        screen.warn(f"{error.message}: the lease stays until it expires, and a resume waits for that")
 
 
 def _require_run(url: Url, objects: Mapping[str, ObjectInfo], *, is_new: bool) -> None:
@@ -104,8 +104,8 @@ def _require_run(url: Url, objects: Mapping[str, ObjectInfo], *, is_new: bool) -
     is_run = any(name.startswith(f"{LEASE}/") for name in objects)
     if objects and not is_run:
         raise UsageError(
-            f"{url}: holds {next(iter(objects))}, and no run",
-            advice="give a URL under which there is nothing yet",
+            f"{url}: not a run, and not empty (it has {next(iter(objects))})",
+            advice="give a URL that is not used yet",
         )
     if not is_new and not is_run:
         raise UsageError(

@@ -85,7 +85,7 @@ class Trainer:
     stop_reason: str | None = field(default=None, init=False)
     interrupted: bool = field(default=False, init=False)  # stopped from outside: the run can be resumed
     preempted: tuple[int, ...] = field(default=(), init=False)  # replicas told to end, if others were not
-    _is_told: bool = field(default=False, init=False)  # whether this process got a signal to end
+    _got_signal: bool = field(default=False, init=False)  # whether this process got a signal to end
     _is_stopped: bool = field(default=False, init=False)  # on all replicas
     _batches: Callable[[int], Iterator[Batch]] | None = field(default=None, init=False)
     _batches_replaced: bool = field(default=False, init=False)  # since the current iterator was made
@@ -109,7 +109,7 @@ class Trainer:
     def interrupt(self, reason: str, *, by_signal: bool = False) -> None:
         """End the run after the current step, without evaluation or anything else that takes long."""
         self.interrupted = True
-        self._is_told |= by_signal
+        self._got_signal |= by_signal
         self.stop(reason)
 
     def fit(self, batches: Callable[[int], Iterator[Batch]]) -> None:
@@ -123,9 +123,10 @@ class Trainer:
                 self._roll_back()
             self._run_steps(self._batches(self.step))
         self.deployment.finalize()
-        self.preempted = self.deployment.preempted_replicas(is_told=self._is_told)
+        self.preempted = self.deployment.preempted_replicas(got_signal=self._got_signal)
         if self.preempted:
-            self.stop_reason = f"{' and '.join(f'replica {rank}' for rank in self.preempted)} was preempted"
+            ranks = " and ".join(f"replica {rank}" for rank in self.preempted)
+            self.stop_reason = f"{ranks} {'was' if len(self.preempted) == 1 else 'were'} preempted"
         for hook in self.hooks:
             hook.end(self)
 

@@ -57,7 +57,7 @@ def print_result(outcome: Outcome, metric: str, screen: Screen) -> None:
     if summary["stopped_because"]:
         screen.info(f"stopped: {summary['stopped_because']}")
     if outcome.preempted:
-        screen.info(f"preempted: saved at step {summary['steps']}, nothing has failed")
+        screen.info(f"preempted: saved at step {summary['steps']}, no error")
     if outcome.interrupted:
         screen.info(f"to continue: boxcrew resume run={outcome.folder}")
 

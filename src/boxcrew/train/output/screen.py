@@ -121,5 +121,5 @@ class Screen:
         self._num_lost += len(pending) - len(self._pending)
         if not self._is_full:
             self._is_full = True
-            reason = f"{error.strerror or error}; the run continues, its lines wait"
+            reason = f"{error.strerror or error}; the run continues, and the lines are written later"
             self._print(f"warning: {self._log} could not be written: {reason}", style="yellow")

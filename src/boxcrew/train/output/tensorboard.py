@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 QUEUE = 1000  # events that may wait for a slow disk before the loop waits
 _FAILURES = (OSError, RuntimeError, ValueError)  # of the file, of its thread, of a closed file
-_GIVEN_UP = "TensorBoard is given up, the run continues without it"
+_GIVEN_UP = "TensorBoard is turned off; the run continues without it"
 
 
 class TensorBoardLog:

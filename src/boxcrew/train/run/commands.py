@@ -13,7 +13,7 @@ from boxcrew.train.loop.checkpoint import list_checkpoints
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.directory import locked_folder, require_run, run_of_stage, stage_names
-from boxcrew.train.run.job import Job, recorded
+from boxcrew.train.run.job import LauncherJob, recorded
 from boxcrew.train.run.prepare import prepare
 from boxcrew.train.run.stages import run_stages
 from boxcrew.train.run.status import announce, unnoticed_end
@@ -34,10 +34,10 @@ def train(
             f"out={out}: a stage of the run in {out.parent}",
             advice=f"boxcrew resume run={out.parent}, or another out=",
         )
-    job = Job.of(config, os.environ)
+    job = LauncherJob.of(config, os.environ)
     begun = job.folder(default) if job is not None and out is None else None
     if begun is not None:
-        screen.info(f"{begun}: this job has begun there, and goes on")
+        screen.info(f"{begun}: this job started here before, and continues")
     with locked_folder(out or begun, default, screen.info) as folder, recorded(job, folder):
         announce(folder)
         if config.task.stages():

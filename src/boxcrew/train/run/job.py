@@ -25,7 +25,7 @@ _UNNAMED = "none"  # torchrun's word for a job without --rdzv-id
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class LauncherJob:
     """The name that all starts of a job have in common, and its settings."""
 
     name: str
@@ -33,7 +33,7 @@ class Job:
     may_be_restarted: bool  # whether this may be another start of the job than the first
 
     @classmethod
-    def of(cls, config: RunConfig, environment: Mapping[str, str]) -> Job | None:
+    def of(cls, config: RunConfig, environment: Mapping[str, str]) -> LauncherJob | None:
         """Return the job that this process is a part of, if the environment variables name one."""
         settings = hashlib.sha256(json.dumps(config.tree(), sort_keys=True).encode()).hexdigest()
         run_id = environment.get("TORCHELASTIC_RUN_ID", "")
@@ -69,7 +69,7 @@ def _agent() -> str:
 
 
 @contextmanager
-def recorded(job: Job | None, folder: Path) -> Iterator[None]:
+def recorded(job: LauncherJob | None, folder: Path) -> Iterator[None]:
     """Keep the job in its run's directory, unless it fails before it has begun there."""
     if job is None:
         yield

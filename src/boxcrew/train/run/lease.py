@@ -23,11 +23,11 @@ from boxcrew.core.lock_owner import LEASE, Owner, owner_of
 
 RENEWAL = 5.0  # seconds between two renewals
 EXPIRY = 15.0  # seconds without a renewal, as watched by another process, after which a lease has ended
-_LOOK = 0.1  # seconds between two looks
+_POLL_SECONDS = 0.1  # seconds between two looks
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class LeaseRecord:
     """The content of a lease's file. It stays the same; renewals change the file's time."""
 
     generation: int  # 1, and more if the directory was taken over from processes that may wake up
@@ -39,7 +39,7 @@ class Lease:
 
     def __init__(self, folder: Path, owner: Owner, *, generation: int) -> None:
         """Begin the lease, from which on one of another generation is over."""
-        self._terms = Terms(generation=generation, word=uuid.uuid4().hex)
+        self._terms = LeaseRecord(generation=generation, word=uuid.uuid4().hex)
         self._folder, self._owner = folder, owner
         write_json(folder / LEASE, asdict(self._terms))
         self._closed = threading.Event()
@@ -77,10 +77,10 @@ class Lease:
                     return
 
 
-def read_terms(folder: Path) -> Terms | None:
+def read_terms(folder: Path) -> LeaseRecord | None:
     """Return the lease of a directory; None if it has none, or one that was never finished."""
     try:
-        return Terms(**json.loads((folder / LEASE).read_text()))
+        return LeaseRecord(**json.loads((folder / LEASE).read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -100,7 +100,7 @@ def remove_lease(folder: Path) -> None:
         (folder / LEASE).unlink(missing_ok=True)
 
 
-Sign = tuple[Terms | None, int]
+Sign = tuple[LeaseRecord | None, int]
 """A lease and the time of its file: it changes as long as the lease is renewed."""
 
 
@@ -118,7 +118,7 @@ def is_renewed(folder: Path) -> bool:
     """Watch a directory for at most EXPIRY seconds; return whether its lease was renewed meanwhile."""
     before, end = sign_of(folder), time.monotonic() + EXPIRY
     while time.monotonic() < end:
-        time.sleep(_LOOK)
+        time.sleep(_POLL_SECONDS)
         if sign_of(folder) != before:
             return True
     return False

@@ -82,7 +82,8 @@ def _train_session(received: Mapping[str, Any], group: ReplicaGroup, screen: Scr
         task_data = load_task_data(config, workers=1, screen=screen)
         if task_data.digest() != received["data"]:
             raise DataError(
-                f"{config.data.path}: is not the data that the chief has", advice="has it changed just now?"
+                f"{config.data.path}: differs from the data of replica 0",
+                advice="give all hosts the same data",
             )
         torch.manual_seed(config.seed)
         task = task_data.task()

@@ -62,7 +62,7 @@ def _without_repeats(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, An
     return [item for index, item in enumerate(items) if item not in items[:index]]
 
 
-def say_summary(summary: Summary, screen: Screen) -> None:
+def print_summary(summary: Summary, screen: Screen) -> None:
     """Print the time of each stage, and the numbers of all of them together."""
     for stage in summary["stages"]:
         steps = "closed form" if stage["kind"] == "solve" else counted(stage["steps"], "step")

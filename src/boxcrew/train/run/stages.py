@@ -45,7 +45,7 @@ from boxcrew.train.run.resuming import with_resolved_auto
 from boxcrew.train.run.session import Session
 from boxcrew.train.run.solve import WORKSPACE, solve_stage
 from boxcrew.train.run.stage_files import COMMIT, commit, publish, verify
-from boxcrew.train.run.stage_summary import StageResult, Summary, combined_summary, say_summary
+from boxcrew.train.run.stage_summary import StageResult, Summary, combined_summary, print_summary
 from boxcrew.train.run.stored_settings import changes_since
 
 
@@ -152,7 +152,7 @@ class _StagedRun:
         """Return the outcome of the run after the stage with that index, which was its last."""
         summary = self._write_summary(index, outcome.summary)
         self.screen.open_log(self.folder / "train.log")
-        say_summary(summary, self.screen)
+        print_summary(summary, self.screen)
         self.screen.close_log()
         return replace(
             outcome, folder=self.folder, stage_folders=tuple(self.folders[: index + 1]), summary=summary

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from boxcrew.core.lock_owner import Owner, owner_of
-from boxcrew.core.storage.address import Place
+from boxcrew.core.storage.address import Location
 from boxcrew.train.loop.checkpoint import list_checkpoints
 from boxcrew.train.run.directory import read_record, stage_names
 from boxcrew.train.run.lease import is_renewed, read_terms
@@ -32,7 +32,7 @@ class RunState:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
-    def lines(self, folder: Place) -> list[str]:
+    def lines(self, folder: Location) -> list[str]:
         """Return the state as lines for people."""
         since = f" since {self.since}" if self.since and self.state in {"preparing", "running"} else ""
         reason = f": {self.reason}" if self.reason else ""

@@ -87,7 +87,7 @@ def resumed_settings(folder: Path, words: Tree, warn: Callable[[str], None]) -> 
         if edits.get(key) == (old, new):
             file = folder / "config.yaml"
             raise UsageError(
-                f"{file}: {key}: {new}: the run was begun with {old}, and steps already done depend on it",
+                f"{file}: {key}: {new}: the run was started with {old}; this cannot change any more",
                 advice=_restore(file, f"to change it, {NEW_RUN}"),
             )
     return config
@@ -100,7 +100,7 @@ def changes_since(began: RunConfig, config: RunConfig, folder: Path) -> Changes:
     changes = _differences(began, config)
     for key, (old, new) in _refused(changes).items():
         raise UsageError(
-            f"{key}={new}: the run in {folder} was begun with {old}, and steps already done depend on it",
+            f"{key}={new}: the run in {folder} was started with {old}; this cannot change any more",
             advice=NEW_RUN,
         )
     return changes

@@ -1,4 +1,4 @@
-"""The mirror of a run: what is new in its directory is uploaded beside the loop, one file at a time.
+"""The uploads of a run: what is new in its directory is stored beside the loop, one file at a time.
 
     FILE                         a file as it is, such as plan.json or weights/best.safetensors
     checkpoints/STEP/…, COMMIT   the files of a checkpoint, and last its COMMIT
@@ -40,7 +40,7 @@ class _Growing:
     checksum: int = 0  # of these bytes
 
 
-class Mirror:
+class RunUploader:
     """Uploads what changes in a run's directory, in a thread, from `start` to `close`."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Mirror:
         self._parts_at = time.monotonic()
         self._turn = threading.Lock()
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="mirror", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="uploader", daemon=True)
         self.trouble: str | None = None  # why the last attempt to upload failed
 
     def start(self) -> None:
@@ -72,11 +72,11 @@ class Mirror:
                 self._pass(is_last=is_last)
             except StorageError as error:
                 if self.trouble is None:
-                    self._warn(f"{error.message}; the run continues, and it is tried again")
+                    self._warn(f"{error.message}; the run continues, and the upload is tried again")
                 self.trouble = error.message
                 return
         if self.trouble is not None:
-            self._warn(f"{self._store.url}: is written again")
+            self._warn(f"{self._store.url}: uploads work again")
         self.trouble = None
 
     def close(self) -> None:
