@@ -159,7 +159,7 @@ def measure_ours(setup: Setup) -> dict[str, float]:
 
 
 def measure_torchvision(setup: Setup) -> dict[str, float]:
-    """Its transform inside the network, which resizes and normalises, is a part of the step."""
+    """Its transform inside the network, which resizes and normalizes, is a part of the step."""
     import torch
     from torchvision.models import get_model
 

@@ -139,13 +139,13 @@ def test_classes_of_many_images_equal_those_of_one_by_one(folder: Path, tmp_path
 
 def test_a_classifier_of_rows_takes_mappings_and_tables(folder: Path, tmp_path: Path) -> None:
     classifier = Classifier.load(folder / "table")
-    (tmp_path / "new.csv").write_text("colour,height\ngreen,12.5\n")
+    (tmp_path / "new.csv").write_text("color,height\ngreen,12.5\n")
     (row,) = classifier.predict_many(tmp_path / "new.csv")
     assert row.source == f"{tmp_path / 'new.csv'}:2"
-    result = classifier.predict({"height": 12.5, "colour": "green", "kind": "?"})
+    result = classifier.predict({"height": 12.5, "color": "green", "kind": "?"})
     np.testing.assert_array_equal(result.probabilities, row.probabilities)
-    assert len(classifier.predict([{"height": 1, "colour": "red"}, {"height": None, "colour": "red"}])) == 2
-    with pytest.raises(DataError, match="the row has no 'colour', which training used"):
+    assert len(classifier.predict([{"height": 1, "color": "red"}, {"height": None, "color": "red"}])) == 2
+    with pytest.raises(DataError, match="the row has no 'color', which training used"):
         classifier.predict({"height": 12.5})
     with pytest.raises(UsageError, match=r"this classifier takes rows \(values by column name\), not str"):
         classifier.predict("new.csv")

@@ -222,12 +222,12 @@ def test_predict_names_and_passes_over_what_it_cannot_read(
 ) -> None:
     photos = tmp_path / "mixed"
     photos.mkdir()
-    write_image(photos / "grey.jpg", np.full((50, 200, 3), 128, dtype=np.uint8))
+    write_image(photos / "gray.jpg", np.full((50, 200, 3), 128, dtype=np.uint8))
     (photos / "broken.jpg").write_bytes(b"not a photo")
     result = boxcrew("predict", f"run={tiny_run}", f"source={photos}", "out=found")
     assert result.code == 0, result.err
     assert "broken.jpg" in result.out
-    assert [p.name for p in (tmp_path / "found" / "images").iterdir()] == ["grey.jpg"]
+    assert [p.name for p in (tmp_path / "found" / "images").iterdir()] == ["gray.jpg"]
 
 
 def test_recipes_are_listed_and_shown(boxcrew: Call) -> None:

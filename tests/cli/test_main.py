@@ -105,7 +105,7 @@ def _fail(monkeypatch: pytest.MonkeyPatch, error: BaseException, after: object =
         (("val", "--json", "run=nowhere"), 4, "nowhere: no such run or weight file"),
         (("data", "--json"), 2, "data: which data set?"),
         (("trian", "--json"), 2, "trian: no such command; did you mean 'train'?"),
-        (("--colour", "--json"), 2, "No such option: --colour"),
+        (("--color", "--json"), 2, "No such option: --color"),
         (("plan", "--json", "--assume"), 2, "Option '--assume' requires an argument."),
     ],
 )

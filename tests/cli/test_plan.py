@@ -172,11 +172,11 @@ def test_what_cannot_be_is_one_clear_error(plan: Call, words: list[str], message
 
 
 def test_a_description_with_unknown_fields(boxcrew: Call, plan: Call, tmp_path: Path) -> None:
-    machine = json.loads(boxcrew("devices", "--json").out) | {"colour": "grey"}
+    machine = json.loads(boxcrew("devices", "--json").out) | {"color": "gray"}
     (tmp_path / "there.json").write_text(json.dumps(machine))
     done = plan("--assume", "there.json")
     assert done.code == 2
-    assert "colour: no such setting" in done.err
+    assert "color: no such setting" in done.err
 
 
 def test_a_plan_for_another_task_is_refused(boxcrew: Call, plan: Call, tiny_set: Path) -> None:

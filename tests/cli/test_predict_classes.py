@@ -36,32 +36,32 @@ def reader_of(folder: Path) -> Path:
     )
 
 
-def test_a_table_must_have_the_columns_that_were_learnt_from(boxcrew: Call, tmp_path: Path) -> None:
+def test_a_table_must_have_the_columns_that_were_learned_from(boxcrew: Call, tmp_path: Path) -> None:
     task = {"name": "classification", "net": {"name": "fc", "widths": [8]}}
     run = untrained_run(tmp_path / "run", {"task": task, "data": str(make_csv(tmp_path))})
     new = tmp_path / "new.csv"
-    new.write_text("colour,height,more\ngreen,12.5,x\nred,11,y\n")
+    new.write_text("color,height,more\ngreen,12.5,x\nred,11,y\n")
     assert list(predicted(boxcrew, run, new)) == ["new.csv:2", "new.csv:3"]
     new.write_text("hight,kind\n12.5,oak\n")
     result = boxcrew("predict", f"run={run}", f"source={new}")
     assert result.code == 3
-    assert "has no columns 'height', 'colour', which were learnt from" in result.err
+    assert "has no columns 'height', 'color', which were learned from" in result.err
 
 
 def test_values_that_are_missing_or_unknown_are_told(boxcrew: Call, tmp_path: Path) -> None:
     task = {"name": "classification", "net": {"name": "fc", "widths": [8]}}
     run = untrained_run(tmp_path / "run", {"task": task, "data": str(make_csv(tmp_path))})
     new = tmp_path / "new.csv"
-    new.write_text("colour,height\ngreen,\nmauve,12\nred,tall\n,11\n")
+    new.write_text("color,height\ngreen,\nmauve,12\nred,tall\n,11\n")
     result = boxcrew("predict", f"run={run}", f"source={new}")
     assert result.code == 0, result.err
     message = " ".join((result.err + result.out).split())
     assert "column 'height': 2 of 4 values are missing or no numbers" in message
     assert (
-        "column 'colour': 1 of 4 values are missing or no numbers (the first: ''); taken as no cat" in message
+        "column 'color': 1 of 4 values are missing or no numbers (the first: ''); taken as no cat" in message
     )
-    assert "column 'colour': 1 of 4 values are not among those of training (the first: 'mauve')" in message
-    new.write_text("colour,height\ngreen,12.5\n")
+    assert "column 'color': 1 of 4 values are not among those of training (the first: 'mauve')" in message
+    new.write_text("color,height\ngreen,12.5\n")
     assert "values are" not in boxcrew("predict", f"run={run}", f"source={new}").err
 
 

@@ -26,7 +26,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Which has learnt nothing, but makes no two pictures alike."""
+    """Which has learned nothing, but makes no two pictures alike."""
     folder = tmp_path_factory.mktemp("pictures")
     write_classes(folder / "photos", {"a": 4, "b": 4})
     task = {"name": "gan", "size": 28, "width": 4, "latent": 6, "initializer": "he"}

@@ -17,7 +17,7 @@ TEXT = "the tea is on the shelf, and the cup is beside it. "
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Which has learnt nothing, but whose weights are large enough for it to care what came before."""
+    """Which has learned nothing, but whose weights are large enough for it to care what came before."""
     folder = tmp_path_factory.mktemp("text")
     (folder / "tea.txt").write_text(TEXT * 10)
     task = {"name": "sequence", "net": {"hidden": 8, "initializer": "he"}, "length": 16}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from boxcrew.core.boxes import area, centres_inside, clip, intersection, iou
+from boxcrew.core.boxes import area, centers_inside, clip, intersection, iou
 from boxcrew.core.types import Floats
 
 
@@ -64,6 +64,6 @@ def test_a_box_that_is_inside_out_has_no_area() -> None:
     assert area(np.array([[5, 5, 3, 9], [0, 0, 2, 3]], dtype=np.float32)).tolist() == [0, 6]
 
 
-def test_centres_on_the_edge_are_not_inside() -> None:
+def test_centers_on_the_edge_are_not_inside() -> None:
     boxes = np.array([[0, 0, 2, 2], [1, 1, 3, 3], [-1, -1, 1, 1], [8, 8, 12, 12]], dtype=np.float32)
-    assert centres_inside(boxes, (0, 0, 10, 10)).tolist() == [True, True, False, False]
+    assert centers_inside(boxes, (0, 0, 10, 10)).tolist() == [True, True, False, False]

@@ -46,7 +46,7 @@ KINDS: dict[str, tuple[str, Tree, ExampleFacts]] = {
     "rows": ("sequence", {"net": {"hidden": 8}}, PICTURES),
     "text": ("sequence", {"net": {"hidden": 8, "cells": "gru"}, "l1": 1e-3}, TEXT),
     "hinge": ("gan", {**GAN, "loss": "hinge"}, PICTURES),
-    "penalised": ("gan", {**GAN, "loss": "wasserstein", "penalty": 10.0, "spectral_norm": False}, PICTURES),
+    "penalized": ("gan", {**GAN, "loss": "wasserstein", "penalty": 10.0, "spectral_norm": False}, PICTURES),
 }
 SPARSE = ("fc", "text")  # have an L1 norm in their loss
 OPTIM = OptimConfig(name="adam", rate=1e-3, weight_decay=0.0)
@@ -75,7 +75,7 @@ def make_batch(kind: str, step: int) -> Batch:
 
 
 def learn(kind: str, deployment: Deployment, task: Task) -> Any:
-    """Return what is learnt, and the losses of all phases."""
+    """Return what is learned, and the losses of all phases."""
     placed = deployment.setup_module(task)
     assert isinstance(placed, Task)
     optimizer = optimizer_of(placed, RATES if KINDS[kind][0] == "gan" else OPTIM)
@@ -116,8 +116,8 @@ def alone(kind: str) -> Any:
         return learn(kind, deployment, make_task(kind))
 
 
-def require_same(kind: str, learnt: Any) -> None:
-    state, losses = learnt
+def require_same(kind: str, learned: Any) -> None:
+    state, losses = learned
     wanted, wanted_losses = alone(kind)
     assert losses == pytest.approx(wanted_losses, rel=1e-3, abs=1e-5)
     assert learning.distance(state, wanted) < 1e-3

@@ -21,18 +21,18 @@ from tests.helpers.plans import plan_of
 from tests.helpers.processes import in_all_processes
 
 BATCH = 8
-Learnt = tuple[dict[str, Tensor], list[float]]
+Learned = tuple[dict[str, Tensor], list[float]]
 """The state of a task after some steps, and their losses and norms."""
 
 
-def learnt(plan: Plan) -> Learnt:
+def learned(plan: Plan) -> Learned:
     with deploy(plan) as deployment:
         task = deployment.setup_module(learning.make_task("ssdlite"))
         losses, norms = learning.learn(deployment, task, steps=range(3))
     return task.state_dict(), losses + norms
 
 
-def require_same(results: Learnt, wanted: Learnt) -> None:
+def require_same(results: Learned, wanted: Learned) -> None:
     """Both must be equal to the bit."""
     assert results[1] == wanted[1]
     assert results[0].keys() == wanted[0].keys()
@@ -46,13 +46,13 @@ def require_same(results: Learnt, wanted: Learnt) -> None:
 )
 def test_one_clone(accumulation: int, precision: Precision, memory_format: MemoryFormat) -> None:
     plan = plan_of(BATCH, accumulation=accumulation, precision=precision, memory_format=memory_format)
-    require_same(learnt(plan.model_copy(update={"recompute": True})), learnt(plan))
+    require_same(learned(plan.model_copy(update={"recompute": True})), learned(plan))
 
 
 @pytest.mark.parametrize("batch_norm", ["first", "synced"])
 def test_clones_in_one_process(batch_norm: BatchNorm) -> None:
     plan = plan_of(5, 3, strategy="clones", batch_norm=batch_norm, accumulation=2)
-    require_same(learnt(plan.model_copy(update={"recompute": True})), learnt(plan))
+    require_same(learned(plan.model_copy(update={"recompute": True})), learned(plan))
 
 
 def several(strategy: str, batch_norm: BatchNorm) -> Plan:

@@ -206,7 +206,7 @@ def test_14_15_16_17_gradients_are_summed_beside_their_variables(
 
 
 def in_server_processes(plan: Plan, group: ReplicaGroup, file: Path) -> None:
-    """A replica saves its devices and what it has learnt, a server the shapes of what it keeps."""
+    """A replica saves its devices and what it has learned, a server the shapes of what it keeps."""
     task = make_toy()
     if group.is_server:
         server = ParameterServerProcess(plan, group, task, torch.optim.SGD(task.parameters(), lr=1.0))
@@ -228,7 +228,7 @@ def test_12_13_18_clones_with_servers(names: tuple[str, ...], servers: int, tmp_
     go to where their variable is.
     """
     plan = toy_plan(*names).model_copy(update={"strategy": "parameter_server", "servers": servers})
-    (used, learnt), *kept = in_all_processes(plan, partial(in_server_processes, plan), tmp_path)
+    (used, learned), *kept = in_all_processes(plan, partial(in_server_processes, plan), tmp_path)
     assert set(used) == {"cpu", *names}
     shapes = [list(value.shape) for value in make_toy().parameters()]
     assert kept == [
@@ -240,7 +240,7 @@ def test_12_13_18_clones_with_servers(names: tuple[str, ...], servers: int, tmp_
         deployment.gradients(alone, toy_batch(), "train")
         deployment.update(torch.optim.SGD(alone.parameters(), lr=1.0), max_norm=None)
     for name, value in alone.state_dict().items():
-        torch.testing.assert_close(learnt[name], value)
+        torch.testing.assert_close(learned[name], value)
 
 
 def test_19_two_clones_on_the_cpu_learn() -> None:
@@ -304,7 +304,7 @@ def test_a_rank_beyond_the_world_size_is_refused() -> None:
         read_environment({"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "4000"})
 
 
-def test_regularisation_counts_once_however_many_clones() -> None:
+def test_regularization_counts_once_however_many_clones() -> None:
     """Weight decay is the optimizer's, which steps once."""
     states = []
     for names in (("cpu",), ("cpu",) * 4):

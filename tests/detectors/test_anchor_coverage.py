@@ -127,8 +127,8 @@ def test_long_boxes() -> None:
 
 def test_boxes_between_default_boxes() -> None:
     coarse = SMALL.model_copy(update={"finest_stride": 16, "min_scale": 0.12, "levels": 2})
-    centres = [(x, y) for x in (36, 68, 100) for y in (36, 68, 100)]  # those of its cells are 24, 40, 56, ...
-    boxes = [(x - 9, y - 9, x + 9, y + 9) for x, y in centres]
+    centers = [(x, y) for x in (36, 68, 100) for y in (36, 68, 100)]  # those of its cells are 24, 40, 56, ...
+    boxes = [(x - 9, y - 9, x + 9, y + 9) for x, y in centers]
     report = coverage(coarse, Target.of(boxes, [0] * len(boxes)))
     assert (report.matched_fraction, report.smallest_side) == (0, None)
     assert "lie between default boxes" in report.advice

@@ -290,7 +290,7 @@ def test_sixteen_images_are_learned_by_heart(tmp_path: Path) -> None:
                 "hidden": 256,
                 "dropout": 0,
             },
-            "transforms": {"expand": 1, "crop": False, "flip": 0, "colour": 0},
+            "transforms": {"expand": 1, "crop": False, "flip": 0, "color": 0},
         }
     )
     data = DataConfig(path=str(tmp_path / "shelf"), val="train")

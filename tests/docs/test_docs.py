@@ -52,7 +52,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def make_small(patch: pytest.MonkeyPatch) -> None:
-    """The embedded sets of pictures, and what is learnt from one to compare pictures by."""
+    """The embedded sets of pictures, and what is learned from one to compare pictures by."""
     patch.setattr(frechet_features, "STEPS", 1)
     patch.setattr(ShelfSource, "num_images", {"train": 12, "val": 4, "test": 4})
     patch.setattr(ProductScenes, "num_images", {"train": 12, "val": 4, "test": 4})

@@ -184,10 +184,10 @@ def test_what_the_data_lacks() -> None:
         problem("image-without-annotation", file="c.png", action="noted"),
         problem("exif-rotation", action="repaired"),
     ]
-    unlabelled, broken = missing_data(problems, 200)
-    assert (broken.cause, unlabelled.cause) == ("noise", "missing features")
+    unlabeled, broken = missing_data(problems, 200)
+    assert (broken.cause, unlabeled.cause) == ("noise", "missing features")
     assert broken.finding == "2 examples that cannot be read (first: b/1.png)"
-    assert unlabelled.finding == "1 example without label (first: c.png)"
+    assert unlabeled.finding == "1 example without label (first: c.png)"
     assert broken.weight == pytest.approx(1)
     assert missing_data(problems[-1:], 200) == ()
     assert missing_data([problem("not-an-image", file="a class folder", action="noted")], 200) == ()
@@ -248,9 +248,9 @@ def test_labels_of_objects_are_doubted_where_a_detector_is_sure() -> None:
 
 
 def test_photos_known_better_than_new_ones() -> None:
-    assert only(detection_gap(learnt=0.95, new=0.7)).cause == "too complex"
-    assert detection_gap(learnt=0.95, new=0.76) == ()
-    assert detection_gap(learnt=-1.0, new=-1.0) == ()  # where nothing is there to be found
+    assert only(detection_gap(learned=0.95, new=0.7)).cause == "too complex"
+    assert detection_gap(learned=0.95, new=0.76) == ()
+    assert detection_gap(learned=-1.0, new=-1.0) == ()  # where nothing is there to be found
 
 
 def test_every_advice_is_one_line_whatever_the_data_is_called() -> None:
@@ -273,7 +273,7 @@ def test_every_advice_is_one_line_whatever_the_data_is_called() -> None:
         *noisy_labels(LabelNoise(rate=1.0, suspects=())),
         *missing_data([problem("missing-file", file=far, at="line 3")] * 100_000, 10),
         *missing_data([problem("image-without-annotation", file=far)] * 100_000, 10),
-        *detection_gap(learnt=1.0, new=0.0),
+        *detection_gap(learned=1.0, new=0.0),
         *doubted_objects([suspect(key=far)] * 9_999, 10_000),
         *overfitting_trend(best_step=10**7, loss_then=1234567.0, loss_now=0.0000123, evaluations=999),
         *stalled(best_step=10**7, evaluations=10**6),
@@ -288,5 +288,5 @@ def test_every_advice_is_one_line_whatever_the_data_is_called() -> None:
 
 def test_what_was_not_measured_is_not_compared() -> None:
     """A validation split without boxes has no AP50, and adding images would not change that."""
-    for learnt, new in ((0.9, -1.0), (-1.0, 0.1), (0.9, float("nan"))):
-        assert detection_gap(learnt=learnt, new=new) == ()
+    for learned, new in ((0.9, -1.0), (-1.0, 0.1), (0.9, float("nan"))):
+        assert detection_gap(learned=learned, new=new) == ()

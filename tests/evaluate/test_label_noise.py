@@ -31,8 +31,8 @@ def out_of_fold(points: Array, labels: Ints, num_classes: int, folds: int = 4) -
     fold = np.arange(len(points)) % folds
     for part in range(folds):
         known, asked = fold != part, fold == part
-        centres = np.stack([points[known & (labels == c)].mean(axis=0) for c in range(num_classes)])
-        scores = -((points[asked][:, None] - centres) ** 2).sum(axis=2) / 2
+        centers = np.stack([points[known & (labels == c)].mean(axis=0) for c in range(num_classes)])
+        scores = -((points[asked][:, None] - centers) ** 2).sum(axis=2) / 2
         exponents = np.exp(scores - scores.max(axis=1, keepdims=True))
         answers[asked] = exponents / exponents.sum(axis=1, keepdims=True)
     return answers

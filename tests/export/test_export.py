@@ -106,7 +106,7 @@ def detector_run(tmp_path: Path, noisy_photos: Path) -> Callable[..., Path]:
 
 
 def spread_scores(run: Path) -> None:
-    """Make the scores of a network that has learnt nothing differ as those of a trained one do: which of two
+    """Make the scores of a network that has learned nothing differ as those of a trained one do: which of two
     boxes of nearly the same score is kept would be chance. Its BatchNorms get the statistics of noise.
     """
     file = find_weights(run, which="best")

@@ -38,7 +38,7 @@ def mixed(*devices: str) -> Plan:
     )
 
 
-def learnt(plan: Plan) -> dict[str, torch.Tensor]:
+def learned(plan: Plan) -> dict[str, torch.Tensor]:
     with deploy(plan) as deployment:
         task = deployment.setup_module(learning.make_task("normed"))
         learning.learn(deployment, task)
@@ -53,19 +53,19 @@ def test_accelerators_are_found_and_measured() -> None:
 
 
 def test_one_clone_there_learns_what_one_here_does() -> None:
-    wanted = learnt(plan_of(BATCH))
-    assert learning.distance(learnt(plan_of(BATCH, device=first())), wanted) < 1e-3
-    assert learning.distance(learnt(mixed(first())), wanted) < 1e-3
+    wanted = learned(plan_of(BATCH))
+    assert learning.distance(learned(plan_of(BATCH, device=first())), wanted) < 1e-3
+    assert learning.distance(learned(mixed(first())), wanted) < 1e-3
 
 
 def test_clones_there_and_here_learn_what_one_does() -> None:
-    assert learning.distance(learnt(mixed(first(), "cpu")), learnt(plan_of(BATCH))) < 1e-3
+    assert learning.distance(learned(mixed(first(), "cpu")), learned(plan_of(BATCH))) < 1e-3
 
 
 @pytest.mark.skipif(torch.accelerator.device_count() < 2, reason="there is one accelerator only")
 def test_two_accelerators_learn_what_one_does() -> None:
     names = [device.name for device in probe_machine().accelerators[:2]]
-    assert learning.distance(learnt(mixed(*names)), learnt(plan_of(BATCH))) < 1e-3
+    assert learning.distance(learned(mixed(*names)), learned(plan_of(BATCH))) < 1e-3
 
 
 def test_memory_can_be_released() -> None:
@@ -83,7 +83,7 @@ def test_a_replica_on_each_accelerator_learns_what_one_does(strategy: str, tmp_p
     replicas = tuple(Replica(clones=(Clone(device=name, share=BATCH // 2),)) for name in names)
     plan = plan_of(4, 4, strategy=strategy, replicas=replicas, device=names[0], batch_norm="synced")
     results = in_processes(plan, _learn, tmp_path)
-    assert learning.distance(results[0], learnt(plan_of(BATCH))) < 1e-3
+    assert learning.distance(results[0], learned(plan_of(BATCH))) < 1e-3
 
 
 def _learn(deployment: Deployment, file: Path) -> None:
@@ -96,7 +96,7 @@ def _learn(deployment: Deployment, file: Path) -> None:
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_low_precision_learns_about_the_same(precision: str) -> None:
     plan = plan_of(BATCH, device=first(), precision=precision)
-    assert learning.distance(learnt(plan), learnt(plan_of(BATCH))) < 0.1
+    assert learning.distance(learned(plan), learned(plan_of(BATCH))) < 0.1
 
 
 def test_a_cap_on_memory_is_kept() -> None:

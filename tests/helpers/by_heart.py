@@ -24,7 +24,7 @@ from boxcrew.tasks.data import EvalOptions, LoaderOptions, OpenOptions, SolveOpt
 from boxcrew.tasks.detection import DetectionConfig, DetectionData
 from boxcrew.tasks.detection_inputs import stored_regions
 
-STILL = TransformsConfig(expand=1.0, crop=False, flip=0.0, colour=0.0)
+STILL = TransformsConfig(expand=1.0, crop=False, flip=0.0, color=0.0)
 OPTIONS = EvalOptions(batch=8, workers=Workers())
 FIRST = {"train": 100, "val": 1}  # images of the embedded set to choose from
 MIN_SIDE = 35  # pixels of the original: smaller objects need more steps

@@ -115,15 +115,15 @@ def distance(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> float
     together, as single biases may be almost zero, and of all BatchNorm statistics. Counters must be equal.
     """
     assert state.keys() == wanted.keys()
-    learnt, statistics = [], []
+    learned, statistics = [], []
     for name, value in wanted.items():
         if not value.is_floating_point():
             assert torch.equal(state[name].cpu(), value.cpu()), name
         elif "running" in name:
             statistics.append(name)
         elif not name.endswith((".mean", ".std")):  # of pixels: large, and constant
-            learnt.append(name)
-    return max(_relative(state, wanted, names) for names in (learnt, statistics) if names)
+            learned.append(name)
+    return max(_relative(state, wanted, names) for names in (learned, statistics) if names)
 
 
 def _relative(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor], names: Sequence[str]) -> float:

@@ -1,4 +1,4 @@
-"""Small labelled sets on disk, one for each format, made for a test."""
+"""Small labeled sets on disk, one for each format, made for a test."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def _write_idx(file: Path, array: npt.NDArray[np.uint8]) -> None:
 
 def make_csv(folder: Path) -> Path:
     """40 rows of two kinds."""
-    rows = ["height,colour,kind"]
+    rows = ["height,color,kind"]
     for index in range(40):
-        colour, kind = ("green", "brown", "red")[index % 3], ("oak", "elm")[index % 2]
-        rows.append(f"{10 + 5 * (index % 2) + index / 20},{colour},{kind}")
+        color, kind = ("green", "brown", "red")[index % 3], ("oak", "elm")[index % 2]
+        rows.append(f"{10 + 5 * (index % 2) + index / 20},{color},{kind}")
     file = folder / "trees.csv"
     file.write_text("\n".join(rows) + "\n")
     return file
 
 
 def draw_blocks(seed: int, *, width: int = 40, height: int = 30) -> Image:
-    """5 x 5 blocks of colours; the sides can be divided by 5."""
+    """5 x 5 blocks of colors; the sides can be divided by 5."""
     blocks = np.random.default_rng(seed).integers(0, 256, (5, 5, 3), dtype=np.uint8)
     return np.kron(blocks, np.ones((height // 5, width // 5, 1), dtype=np.uint8))
 

@@ -36,7 +36,7 @@ class TwoHeadedConfig(DetectorConfig):
 
 
 class TwoHeaded(DetectorNet):
-    """`chosen`, where it is a dictionary, gets for each draw the numbers of the anchors learnt from."""
+    """`chosen`, where it is a dictionary, gets for each draw the numbers of the anchors learned from."""
 
     config_class = TwoHeadedConfig
     chosen: ClassVar[dict[int, list[int]] | None] = None
@@ -226,7 +226,7 @@ def registered() -> Iterator[str]:
 
 @contextmanager
 def recorded() -> Iterator[dict[int, list[int]]]:
-    """By the draw of every sample that is learnt from: the numbers of the anchors chosen for it."""
+    """By the draw of every sample that is learned from: the numbers of the anchors chosen for it."""
     chosen: dict[int, list[int]] = {}
     TwoHeaded.chosen = chosen
     try:

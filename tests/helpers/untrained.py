@@ -15,7 +15,7 @@ from boxcrew.train.output.outcome import save_task
 
 
 def untrained_run(folder: Path, settings: Tree) -> Path:
-    """As after a run with these settings, as far as `val` and `predict` look at it; its network has learnt
+    """As after a run with these settings, as far as `val` and `predict` look at it; its network has learned
     nothing.
     """
     config = RunConfig.of({"steps": 1, **settings})

@@ -71,7 +71,7 @@ def rows_that_do_not_fit(folder: Path) -> Path:
 
 def a_table_for_validation_that_is_not_utf8(folder: Path) -> Path:
     make_csv(folder).rename(folder / "train.csv")
-    (folder / "val.csv").write_bytes(b"height,colour,kind\n12.5,gr\xfcn,oak\n")
+    (folder / "val.csv").write_bytes(b"height,color,kind\n12.5,gr\xfcn,oak\n")
     return folder
 
 
@@ -179,7 +179,7 @@ def a_text_that_is_not_utf8(folder: Path) -> Path:
 
 def a_table_that_is_not_utf8(folder: Path) -> Path:
     file = folder / "trees.csv"
-    file.write_bytes(b"height,colour,kind\n12.5,gr\xfcn,oak\n")
+    file.write_bytes(b"height,color,kind\n12.5,gr\xfcn,oak\n")
     return file
 
 

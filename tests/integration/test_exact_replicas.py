@@ -127,7 +127,7 @@ def settings(variant: str, photos: Path) -> RunConfig:
     return RECIPES.get(name)().changed({**own, **small, "batch": BATCH, "steps": 8})
 
 
-def learnt(folder: Path) -> tuple[str, Any, Any]:
+def learned(folder: Path) -> tuple[str, Any, Any]:
     checkpoint: Checkpoint = read_checkpoint(list_checkpoints(folder)[-1])
     sums = hashlib.sha256()
     for name, tensor in sorted(checkpoint.tensors.items()):
@@ -147,6 +147,6 @@ def trained(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_any_number_of_replicas_and_any_change_of_it_learns_the_same(variant: str, trained: Path) -> None:
-    alone, *others = (learnt(trained / way / variant) for way in WAYS)
+    alone, *others = (learned(trained / way / variant) for way in WAYS)
     for other in others:
         assert other == alone

@@ -272,7 +272,7 @@ def test_loader_workers_and_a_plan_that_is_replayed(config: MakeConfig, photos: 
 
 
 def test_frozen_statistics(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
-    """-> they stay as they were, and the split does not matter to what is learnt."""
+    """-> they stay as they were, and the split does not matter to what is learned."""
     frozen = {"batch_norm": "frozen"}
     run_two(config(photos, tmp_path / "two", deploy=two(**frozen), steps=3), tmp_path / "reports")
     train(config(photos, tmp_path / "one", deploy=frozen, steps=3), Screen())
@@ -281,8 +281,8 @@ def test_frozen_statistics(config: MakeConfig, photos: Path, tmp_path: Path) -> 
     statistics = [name for name in actual if name.startswith("task/") and "running" in name]
     assert statistics
     assert all(set(actual[name].tolist()) <= {0.0, 1.0} for name in statistics)  # as they begin
-    learnt = [name for name in actual if name.startswith("task/") and name not in statistics]
-    assert distance({n: actual[n] for n in learnt}, {n: wanted[n] for n in learnt}) < 1e-4
+    learned = [name for name in actual if name.startswith("task/") and name not in statistics]
+    assert distance({n: actual[n] for n in learned}, {n: wanted[n] for n in learned}) < 1e-4
 
 
 def test_a_run_goes_on_under_any_strategy_as_if_there_were_one(

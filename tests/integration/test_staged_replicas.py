@@ -162,22 +162,22 @@ def test_a_killed_chief(where: str, photos: Path, complete: Path, tmp_path: Path
     require_same_weights(tmp_path / "run", complete)
 
 
-def _interrupt(step: int, signalled: int, rank: int) -> None:
+def _interrupt(step: int, signaled: int, rank: int) -> None:
     original = Trainer._do_step
 
     def do_step(self: Trainer, batches: Iterator[Batch]) -> StepReport:
-        if self.step == step and rank == signalled:
+        if self.step == step and rank == signaled:
             signal.raise_signal(signal.SIGINT)
         return original(self, batches)
 
     Trainer._do_step = do_step  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("signalled", [0, 1])
-def test_an_interrupted_stage_ends_both(photos: Path, complete: Path, tmp_path: Path, signalled: int) -> None:
+@pytest.mark.parametrize("signaled", [0, 1])
+def test_an_interrupted_stage_ends_both(photos: Path, complete: Path, tmp_path: Path, signaled: int) -> None:
     """Although others would follow it."""
     run = settings(photos, tmp_path / "run")
-    summary = run_two(run, tmp_path / "stopped", partial(_interrupt, 3, signalled))
+    summary = run_two(run, tmp_path / "stopped", partial(_interrupt, 3, signaled))
     assert (summary["state"], summary["steps"]) == ("interrupted", 4)
     run_two(run, tmp_path / "reports")
     require_same_weights(tmp_path / "run", complete)

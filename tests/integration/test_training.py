@@ -186,7 +186,7 @@ def test_time_ends_a_run(photos: Path, tmp_path: Path, run: Run) -> None:
     assert outcome.summary["state"] == "finished"
 
 
-def test_a_tiny_set_is_learnt(tmp_path: Path, run: Run, write_some: WriteSome) -> None:
+def test_a_tiny_set_is_learned(tmp_path: Path, run: Run, write_some: WriteSome) -> None:
     def large(source: Source) -> dict[str, Sequence[Record]]:
         def smallest_side(record: Record) -> float:
             boxes = record.target.boxes
@@ -203,7 +203,7 @@ def test_a_tiny_set_is_learnt(tmp_path: Path, run: Run, write_some: WriteSome) -
         steps=60,
         detector={"size": 128, "finest_stride": 8},
         optim={"name": "adamw", "rate": 3e-3, "weight_decay": 0, "ema": 0},
-        transforms={"expand": 1, "crop": False, "colour": 0, "flip": 0},
+        transforms={"expand": 1, "crop": False, "color": 0, "flip": 0},
         evaluation={"every_epochs": 15},
         saver={"every_steps": 1000},
         deploy={"threads": 2},

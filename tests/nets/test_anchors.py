@@ -77,8 +77,8 @@ def test_the_first_and_last_boxes_of_ssd300_by_hand() -> None:
 def test_maps_need_not_be_square() -> None:
     level = Level(height=2, width=3, step=(1 / 3, 1 / 2), shapes=((0.5, 0.25),))
     boxes = default_boxes([level], size=60)
-    centres = [(10.0, 15.0), (30, 15), (50, 15), (10, 45), (30, 45), (50, 45)]
-    torch.testing.assert_close(boxes, torch.tensor([(x, y, 30.0, 15.0) for x, y in centres]))
+    centers = [(10.0, 15.0), (30, 15), (50, 15), (10, 45), (30, 45), (50, 45)]
+    torch.testing.assert_close(boxes, torch.tensor([(x, y, 30.0, 15.0) for x, y in centers]))
 
 
 def pairs() -> st.SearchStrategy[tuple[Tensor, Tensor]]:

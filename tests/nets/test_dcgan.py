@@ -83,7 +83,7 @@ def test_a_spectral_norm_limits_the_slope() -> None:
     assert steepest[1] < 4 < steepest[0]
 
 
-def test_the_generator_normalises_by_the_batch() -> None:
+def test_the_generator_normalizes_by_the_batch() -> None:
     generator = GeneratorNet(10, 1, 28, width=4)
     latent = torch.randn(8, 10)
     assert not torch.allclose(generator(latent)[:3], generator(latent[:3]))

@@ -169,7 +169,7 @@ def test_spectral_norms_know_the_new_weights() -> None:
     assert float(stored.detach().std()) == pytest.approx(0.02, rel=0.05)
 
 
-def test_weights_can_still_be_learnt() -> None:
+def test_weights_can_still_be_learned() -> None:
     layer = nn.Linear(4, 2)
     initialize(layer, "he", seeded())
     layer(torch.ones(1, 4)).sum().backward()

@@ -78,7 +78,7 @@ def test_dropout_is_on_in_training_alone(layers: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_which_token_came_first_is_learnt(kind: Any) -> None:
+def test_which_token_came_first_is_learned(kind: Any) -> None:
     tokens = torch.randint(1, 5, (128, 6), generator=seeded())
     labels = tokens[:, 0] - 1
     torch.manual_seed(0)
@@ -174,7 +174,7 @@ def test_tokens_come_as_often_as_the_scores_say() -> None:
     torch.testing.assert_close(shares, (scores / 0.1).softmax(dim=0), atol=0.015, rtol=0)
 
 
-def test_a_text_that_repeats_is_learnt_by_heart() -> None:
+def test_a_text_that_repeats_is_learned_by_heart() -> None:
     text = torch.tensor([[1, 2, 3, 4, 2, 1, 5, 3] * 4])
     model = language_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)

@@ -166,7 +166,7 @@ def test_region_targets_are_torchvisions() -> None:
         wanted = coder.encode_single(boxes[matches[positive]], sample.boxes[i][positive])
         torch.testing.assert_close(sample.offsets[i][positive], wanted, rtol=1e-4, atol=1e-4)
         assert not sample.offsets[i][~positive].any()
-    assert CODE.centre_variance == 0.1
+    assert CODE.center_variance == 0.1
 
 
 def test_the_choice_is_the_same_alone_in_a_batch_and_in_another_order() -> None:

@@ -43,7 +43,7 @@ def norms_of_units(layer: nn.Module) -> Tensor:
     return responses.square().sum(dim=(0, 2, 3)).sqrt()
 
 
-def have_learnt(module: nn.Module) -> None:
+def have_learned(module: nn.Module) -> None:
     """As after a step."""
     for parameter in module.parameters():
         parameter.grad = torch.zeros_like(parameter)
@@ -64,7 +64,7 @@ def test_norms_hold_afterwards_and_directions_stay(layer: nn.Linear | nn.Conv2d 
     nn.init.normal_(layer.weight, generator=torch.Generator().manual_seed(0))
     before, norms = layer.weight.detach().clone(), norms_of_units(layer)
     limit = float(norms.median())
-    have_learnt(layer)
+    have_learned(layer)
     limit_norms_(layer, limit)
     torch.testing.assert_close(norms_of_units(layer), norms.clamp(max=limit))
     assert (layer.weight * before >= 0).all()
@@ -78,7 +78,7 @@ def test_norms_of_all_layers_are_limited_but_of_nothing_else() -> None:
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.fill_(7)
-    have_learnt(network)
+    have_learned(network)
     limit_norms_(network, 2.0)
     for name, value in network.named_parameters():
         if value.ndim == 2 and not name.startswith("3."):
@@ -87,11 +87,11 @@ def test_norms_of_all_layers_are_limited_but_of_nothing_else() -> None:
             assert (value == 7).all(), name
 
 
-def test_what_has_not_learnt_is_left_alone() -> None:
+def test_what_has_not_learned_is_left_alone() -> None:
     """A backbone that is frozen, say."""
     network = nn.Sequential(nn.LSTM(5, 4), nn.Linear(4, 3), nn.Conv2d(2, 2, 3), nn.ConvTranspose2d(2, 2, 3))
     before = [parameter.detach().clone() for parameter in network.parameters()]
-    have_learnt(network[1])
+    have_learned(network[1])
     limit_norms_(network, 1e-3)
     changed = [not torch.equal(*pair) for pair in zip(network.parameters(), before, strict=True)]
     names = [name for name, _ in network.named_parameters()]
@@ -101,7 +101,7 @@ def test_what_has_not_learnt_is_left_alone() -> None:
 def test_a_unit_without_weights_stays_nothing() -> None:
     layer = nn.Linear(3, 2)
     nn.init.zeros_(layer.weight)
-    have_learnt(layer)
+    have_learned(layer)
     limit_norms_(layer, 1.0)
     assert (layer.weight == 0).all()
 
@@ -109,7 +109,7 @@ def test_a_unit_without_weights_stays_nothing() -> None:
 def test_spectral_norms_are_left_alone() -> None:
     critic = Critic(1, 28, width=4, spectral_norm=True)
     before = [parameter.detach().clone() for parameter in critic.parameters()]
-    have_learnt(critic)
+    have_learned(critic)
     limit_norms_(critic, 1e-3)
     assert all(map(torch.equal, critic.parameters(), before))
 

@@ -30,7 +30,7 @@ def test_depth_is_the_blocks_of_a_stage() -> None:
     assert [len(stage) for stage in network.stages] == [3, 3, 3]  # type: ignore[arg-type]
 
 
-def test_a_block_that_learnt_nothing_is_its_shortcut() -> None:
+def test_a_block_that_learned_nothing_is_its_shortcut() -> None:
     block = ResidualBlock(6, 6, activation="relu", drop_path=0.0)
     torch.nn.init.zeros_(block.second_norm.weight)
     maps = torch.randn(2, 6, 5, 5)

@@ -57,7 +57,7 @@ def test_forward_does_not_move_what_it_knows(which: int) -> None:
 
 
 @pytest.mark.parametrize("which", range(3))
-def test_it_computes_what_torchs_does_and_takes_what_that_has_learnt(which: int) -> None:
+def test_it_computes_what_torchs_does_and_takes_what_that_has_learned(which: int) -> None:
     """In float64: in float32 the number of threads changes sums by more than is allowed here."""
     ours = make_layers()[which].double()
     theirs = copy.deepcopy(ours)

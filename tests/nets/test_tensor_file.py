@@ -49,7 +49,7 @@ def test_layouts_views_and_metadata(tmp_path: Path) -> None:
         "last": base.to(memory_format=torch.channels_last),
         "part": base[:, 1:, ::2],
         "turned": base[0, 0].t(),
-        "learnt": torch.nn.Parameter(base),
+        "learned": torch.nn.Parameter(base),
     }
     path = tmp_path / "tensors.safetensors"
     write_tensors(path, tensors, {"boxcrew": "{}"})

@@ -28,7 +28,7 @@ from boxcrew.nets.weights import (
     match_state,
     read_weights,
     save_weights,
-    summed_over_colours,
+    summed_over_colors,
     timm_weights,
 )
 
@@ -229,16 +229,16 @@ def test_torchvision_weights_fill_timms_network_by_order(mobilenet_file: Path, s
     assert agreement(misplaced, images) < 0.5
 
 
-def test_a_first_layer_for_grey_pictures_says_the_same_of_three_equal_channels() -> None:
+def test_a_first_layer_for_gray_pictures_says_the_same_of_three_equal_channels() -> None:
     state = {"stem": torch.rand(4, 3, 3, 3), "depthwise": torch.rand(4, 1, 3, 3), "norm": torch.rand(3)}
-    grey_state = summed_over_colours(state)
-    grey = torch.rand(2, 1, 8, 8)
+    gray_state = summed_over_colors(state)
+    gray = torch.rand(2, 1, 8, 8)
     torch.testing.assert_close(
-        nn.functional.conv2d(grey, grey_state["stem"]),
-        nn.functional.conv2d(grey.expand(-1, 3, -1, -1), state["stem"]),
+        nn.functional.conv2d(gray, gray_state["stem"]),
+        nn.functional.conv2d(gray.expand(-1, 3, -1, -1), state["stem"]),
     )
-    assert grey_state["depthwise"] is state["depthwise"]
-    assert grey_state["norm"] is state["norm"]
+    assert gray_state["depthwise"] is state["depthwise"]
+    assert gray_state["norm"] is state["norm"]
 
 
 @pytest.mark.parametrize("features_only", [False, True])

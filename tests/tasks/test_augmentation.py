@@ -74,8 +74,8 @@ def test_it_is_refused_when_the_data_is_opened(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^augment.flip=0.5 augment.mixup=0.2: for images and") as raised:
         opened("rnn", words, {"flip": 0.5, "mixup": 0.2})
     assert raised.value.advice == "augment.flip=0 augment.mixup=0"
-    learnt = opened("rnn", words).facts
-    opened("rnn", words, {"flip": 0.5}, facts=learnt)  # a network of before can still be examined
+    learned = opened("rnn", words).facts
+    opened("rnn", words, {"flip": 0.5}, facts=learned)  # a network of before can still be examined
 
 
 def test_recipes_take_all_data_that_they_are_for(tmp_path: Path) -> None:

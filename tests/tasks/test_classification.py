@@ -75,8 +75,8 @@ def clouds(num: int, *, wrong: int = 0) -> tuple[InMemory, set[int]]:
     """Rows of two numbers in three places, and which of their labels are wrong."""
     draw = np.random.default_rng(0)
     true = np.arange(num) % len(CLASSES)
-    centres = np.array([[0, 3], [3, -2], [-3, -2]])
-    inputs = (centres[true] + draw.normal(scale=0.5, size=(num, 2))).astype(np.float32)
+    centers = np.array([[0, 3], [3, -2], [-3, -2]])
+    inputs = (centers[true] + draw.normal(scale=0.5, size=(num, 2))).astype(np.float32)
     labels = true.copy()
     places = draw.choice(num, size=wrong, replace=False)
     labels[places] = (true[places] + 1) % len(CLASSES)
@@ -251,7 +251,7 @@ def _unmoved(inputs: torch.Tensor) -> torch.Tensor:
     return inputs
 
 
-def test_a_rare_class_that_was_not_learnt_is_told() -> None:
+def test_a_rare_class_that_was_not_learned_is_told() -> None:
     val = np.repeat(np.arange(3), [40, 30, 5])
     shown = np.where(val == 2, 0, val)  # hats are taken for cups
     for counts, causes in (([200, 150, 10], {"imbalance"}), ([200, 150, 100], set())):
@@ -273,7 +273,7 @@ def test_what_is_said_of_a_rare_class() -> None:
 
 
 @pytest.mark.parametrize("check_labels", [False, True])
-def test_labels_that_contradict_what_was_learnt_are_told(check_labels: bool) -> None:
+def test_labels_that_contradict_what_was_learned_are_told(check_labels: bool) -> None:
     true = np.arange(120) % 3
     labels = np.where(np.arange(120) % 10 == 7, (true + 1) % 3, true)
     task_data = subject_of(scored(true), scored(labels, shown=true), net=LINEAR, check_labels=check_labels)
@@ -335,8 +335,8 @@ def test_networks_find_the_wrong_labels_they_did_not_learn_from() -> None:
     assert noise.rate == pytest.approx(24 / 300, abs=0.02)
 
 
-def test_nothing_is_judged_by_a_network_that_learnt_from_it() -> None:
-    """Rows that have nothing in common: their labels can be learnt by heart, but not be foretold."""
+def test_nothing_is_judged_by_a_network_that_learned_from_it() -> None:
+    """Rows that have nothing in common: their labels can be learned by heart, but not be foretold."""
     labels = np.random.default_rng(0).integers(0, len(CLASSES), 60)
     examples = InMemory(np.eye(60, dtype=np.float32), labels, "row")
     task_data = subject_of(examples, net=LINEAR)

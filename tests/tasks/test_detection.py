@@ -66,14 +66,14 @@ def evaluated(records: Sequence[Record], classes: tuple[str, ...], answer: Answe
 
 
 def advised(
-    monkeypatch: pytest.MonkeyPatch, task_data: DetectionData, *, learnt: Answer, new: Answer
+    monkeypatch: pytest.MonkeyPatch, task_data: DetectionData, *, learned: Answer, new: Answer
 ) -> dict[str, Advice]:
     """Return the advice after training, for a detector with these detections on training and new images."""
     looked_at: list[int] = []
 
     def evaluate(self: DetectionData, *_: Any) -> DetectionEvaluation:
         looked_at.append(len(self.val))
-        return evaluated(self.val, self.source.classes, learnt)
+        return evaluated(self.val, self.source.classes, learned)
 
     last = evaluated(task_data.val, task_data.source.classes, new)
     monkeypatch.setattr(DetectionData, "evaluate", evaluate)
@@ -98,7 +98,7 @@ def right(record: Record) -> Target:
 def test_a_detector_that_knows_all_is_told_nothing(
     monkeypatch: pytest.MonkeyPatch, shelf: DetectionData
 ) -> None:
-    assert advised(monkeypatch, shelf, learnt=right, new=right) == {}
+    assert advised(monkeypatch, shelf, learned=right, new=right) == {}
 
 
 def test_photos_that_are_known_by_heart_are_told(
@@ -107,10 +107,10 @@ def test_photos_that_are_known_by_heart_are_told(
     def half(record: Record) -> Target:
         return record.target.select(np.arange(len(record.target)) % 2 == 0)
 
-    advice_by_cause = advised(monkeypatch, shelf, learnt=right, new=half)
+    advice_by_cause = advised(monkeypatch, shelf, learned=right, new=half)
     assert advice_by_cause.keys() == {"too complex"}
     assert advice_by_cause["too complex"].finding.startswith("AP50 is 1.000 on training images, 0.")
-    assert advised(monkeypatch, shelf, learnt=half, new=half) == {}
+    assert advised(monkeypatch, shelf, learned=half, new=half) == {}
 
 
 def test_labels_that_contradict_what_a_detector_knows_are_told(
@@ -118,15 +118,15 @@ def test_labels_that_contradict_what_a_detector_knows_are_told(
 ) -> None:
     """One object of every second image is labeled as the next class, and detected as its own."""
 
-    def mislabelled(record: Record) -> Record:
+    def mislabeled(record: Record) -> Record:
         labels = record.target.labels.copy()
         labels[:1] = (labels[:1] + 1) % len(shelf.source.classes)
         return replace(record, target=replace(record.target, labels=labels))
 
     true = {record.key: record.target for record in shelf.val}
-    wrong = Records.of(record if place % 2 else mislabelled(record) for place, record in enumerate(shelf.val))
+    wrong = Records.of(record if place % 2 else mislabeled(record) for place, record in enumerate(shelf.val))
     advice_by_cause = advised(
-        monkeypatch, replace(shelf, val=wrong), learnt=right, new=lambda record: true[record.key]
+        monkeypatch, replace(shelf, val=wrong), learned=right, new=lambda record: true[record.key]
     )
     assert "of validation labels seem wrong or missing" in advice_by_cause["noise"].finding
     assert "boxcrew doctor" in advice_by_cause["noise"].remedy
@@ -140,7 +140,7 @@ def test_a_rare_class_that_is_not_found_is_told(
 
     few = [record for record in shelf.train if 7 not in record.target.labels]
     rare = replace(shelf, train=Records.of([*few, *shelf.train[:4]]))
-    advice_by_cause = advised(monkeypatch, rare, learnt=right, new=without_books)
+    advice_by_cause = advised(monkeypatch, rare, learned=right, new=without_books)
     assert advice_by_cause["imbalance"].finding.startswith("recall of books")
-    common = advised(monkeypatch, shelf, learnt=right, new=without_books)
+    common = advised(monkeypatch, shelf, learned=right, new=without_books)
     assert "imbalance" not in common

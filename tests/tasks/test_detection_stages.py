@@ -27,7 +27,7 @@ from tests.helpers import staged_detector
 from tests.helpers.staged_detector import RidgeHeaded, RidgeHeadedConfig
 
 CONFIG = DetectionConfig(
-    detector=RidgeHeadedConfig(), transforms=TransformsConfig(resize="letterbox", colour=2.0)
+    detector=RidgeHeadedConfig(), transforms=TransformsConfig(resize="letterbox", color=2.0)
 )
 NUM = 7
 

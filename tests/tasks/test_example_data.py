@@ -68,7 +68,7 @@ def test_inputs_of_another_shape_are_refused(tmp_path: Path) -> None:
     assert "has inputs of 33, but the network was trained on 17" in message
 
 
-def test_pictures_become_as_large_as_those_that_were_learnt_from(tmp_path: Path) -> None:
+def test_pictures_become_as_large_as_those_that_were_learned_from(tmp_path: Path) -> None:
     facts = opened("classification", write_pictures(tmp_path / "pictures")).facts
     assert facts.shape == (30, 40, 3)
     for name in ("bowl", "cup"):

@@ -84,7 +84,7 @@ def distance(look: FeatureExtractor, first: npt.NDArray[np.uint8], second: npt.N
     return frechet_distance(seen(look, first), seen(look, second))
 
 
-def test_its_features_are_learnt() -> None:
+def test_its_features_are_learned() -> None:
     untrained = feature_network(UNTOLD, replace(FACTS, classes=()))
     assert accuracy(untrained) < 0.87
     assert accuracy(feature_network(LINES, FACTS)) > 0.93

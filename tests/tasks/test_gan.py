@@ -146,7 +146,7 @@ def test_a_generator_that_has_diverged_is_not_judged(tmp_path: Path) -> None:
 
 def test_pictures_are_made_of_the_same_numbers_each_time(tmp_path: Path) -> None:
     write_classes(tmp_path, {"a": 15, "b": 15})
-    task_data = opened(tmp_path, "task.initializer=he")  # with weights near 0 all pictures would be grey
+    task_data = opened(tmp_path, "task.initializer=he")  # with weights near 0 all pictures would be gray
     task, other = task_data.task(), task_data.task()
     evaluations = []
     for seed in (1, 2):

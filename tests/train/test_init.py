@@ -317,22 +317,22 @@ def test_classifiers_get_all_of_the_packaged_network_but_its_classes() -> None:
 
 
 @needs_weights
-def test_grey_pictures_are_seen_as_three_equal_channels() -> None:
+def test_gray_pictures_are_seen_as_three_equal_channels() -> None:
     nets = []
     for channels in (1, 3):
-        colours = {"mean": [0.5] * channels, "std": [0.2] * channels}
-        facts = facts_of(OLD, kind="images", **{**colours, "shape": [64, 64, channels]})
+        colors = {"mean": [0.5] * channels, "std": [0.2] * channels}
+        facts = facts_of(OLD, kind="images", **{**colors, "shape": [64, 64, channels]})
         nets.append(TimmConfig().build(facts).eval())
         report = Pretrained().initialize(nets[-1])
         assert report.missing == ()
         assert len(report.left_out) == 2
     pictures = torch.randint(0, 256, (2, 1, 64, 64), dtype=torch.uint8)
     with torch.no_grad():
-        grey, coloured = nets[0].features(pictures), nets[1].features(pictures.expand(-1, 3, -1, -1))
-    torch.testing.assert_close(grey, coloured, rtol=1e-3, atol=1e-4)
+        gray, colored = nets[0].features(pictures), nets[1].features(pictures.expand(-1, 3, -1, -1))
+    torch.testing.assert_close(gray, colored, rtol=1e-3, atol=1e-4)
 
 
-def test_colours_of_weights_for_grey_pictures_are_averaged(tmp_path: Path) -> None:
+def test_colors_of_weights_for_gray_pictures_are_averaged(tmp_path: Path) -> None:
     path = tmp_path / "backbone.pth"
     torch.save(timm.create_model(BACKBONE, pretrained=False).state_dict(), path)
     net = TimmConfig(backbone=BACKBONE).build(facts_of(OLD, kind="images", shape=[64, 64, 1]))

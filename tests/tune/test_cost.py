@@ -70,7 +70,7 @@ def test_without_a_time_the_repeats_are_a_small_part_of_the_study() -> None:
     assert budget(time=None, done=54 / REPEATS_SHARE).allows_repeats()
 
 
-def test_what_trainings_take_is_learnt_from_those_that_ended(record: StudyRecord, tmp_path: Path) -> None:
+def test_what_trainings_take_is_learned_from_those_that_ended(record: StudyRecord, tmp_path: Path) -> None:
     study = record.model_copy(update={"time": 1000.0, "step_seconds": 5.0})
     ledger = Ledger(folder=tmp_path)
     before = Budget.of(study, ledger, 0.0)

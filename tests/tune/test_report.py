@@ -119,7 +119,7 @@ def test_a_finished_study_shows_everything(record: StudyRecord, tmp_path: Path) 
     assert {trial.state for trial in report.trials} == {"complete", "stopped early"}
     assert report.importance is not None
     assert report.importance.method in text
-    assert report.verdict.sentence[1:] in text
+    assert report.conclusion.sentence[1:] in text
     assert train_command(report) in text
     for word in (
         "Learning curves",
@@ -137,21 +137,21 @@ def test_a_finished_study_shows_everything(record: StudyRecord, tmp_path: Path) 
     assert report.budget.used == ledger.at
 
 
-def test_the_verdict_follows_from_chance_and_the_test_split(record: StudyRecord, tmp_path: Path) -> None:
+def test_the_conclusion_follows_from_chance_and_the_test_split(record: StudyRecord, tmp_path: Path) -> None:
     ledger = searched(record, tmp_path, 19)
     recipe, best = ledger.trials[0].values[2], max(trial.values.get(2, 0.0) for trial in ledger.trials)
-    assert make_report(record, tmp_path, ledger).verdict.clear is None  # chance was not measured
+    assert make_report(record, tmp_path, ledger).conclusion.clear is None  # chance was not measured
     repeat(ledger, recipe + 0.001, recipe - 0.001)
-    assert make_report(record, tmp_path, ledger).verdict.clear is True
+    assert make_report(record, tmp_path, ledger).conclusion.clear is True
     values = {"best": {"accuracy": 0.4}, "recipe": {"accuracy": 0.5}}
     (tmp_path / "test.json").write_text(json.dumps({"trial": 9, **values}))
-    verdict = make_report(record, tmp_path, ledger).verdict
-    assert (verdict.clear, "not on the test split" in verdict.sentence) == (False, True)
+    conclusion = make_report(record, tmp_path, ledger).conclusion
+    assert (conclusion.clear, "not on the test split" in conclusion.sentence) == (False, True)
     noisy = searched(record, tmp_path / "noisy", 19)
     repeat(noisy, recipe - 0.2, best + 0.1)
     report = make_report(record, tmp_path / "noisy", noisy)
-    assert report.verdict.clear is False
-    assert "varies by" in report.verdict.sentence
+    assert report.conclusion.clear is False
+    assert "varies by" in report.conclusion.sentence
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -75,7 +75,7 @@ def test_what_cannot_be_searched(starter: RunConfig, key: str, word: str, proble
         parse_dimension(key, word, starter)
 
 
-def test_a_misspelt_setting_is_an_unknown_one(fc: RunConfig) -> None:
+def test_a_misspelled_setting_is_an_unknown_one(fc: RunConfig) -> None:
     with pytest.raises(UnknownSettingError, match=r"net\.dropout"):
         parse_dimension("net.dropuot", "0..1", fc)
 

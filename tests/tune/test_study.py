@@ -118,7 +118,7 @@ def test_a_study_pauses_promotes_and_completes_its_best(whole: Path) -> None:
     assert report["test"]["best"] > 0
     noise = report["recipe"]["noise"]
     assert (noise["seeds"], noise["values"][0]) == ([0, 1, 2], trials[0]["value"])
-    assert report["verdict"]["sentence"]
+    assert report["conclusion"]["sentence"]
 
 
 def test_the_best_settings_trained_again_give_the_same_weights(

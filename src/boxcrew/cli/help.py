@@ -165,7 +165,7 @@ HELP = {
       run=DIR              directory of the run, a weight file or an exported file
       score=0.25           detections with a lower score are not shown
       format=cvat          also write the boxes as a data set, to be corrected in a
-                           labelling tool: voc, coco, yolo, labelme, label_studio
+                           labeling tool: voc, coco, yolo, labelme, label_studio
       stride=5 frames=100  every fifth frame of a video or camera, at most 100
       out=DIR              directory of the results; default: runs/.../predict
       weights=best         or last

@@ -43,7 +43,7 @@ class ClassifyConfig(PredictConfig):
 
 class DetectConfig(ClassifyConfig):
     score: float = Field(default=0.25, ge=0, le=1)  # detections with less are not shown
-    format: str | None = None  # of a data set of the detections, for labelling tools
+    format: str | None = None  # of a data set of the detections, for labeling tools
     engine: str | None = None  # that computes an exported file
     stride: int = Field(default=1, ge=1)  # of a video or camera, every so many frames
     frames: int | None = Field(default=None, ge=1)  # of a video or camera, at most so many

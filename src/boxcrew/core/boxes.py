@@ -38,9 +38,9 @@ def iou(first: Floats, second: Floats) -> Floats:
     return ratio
 
 
-def centres_inside(boxes: Floats, window: npt.ArrayLike) -> Bools:
+def centers_inside(boxes: Floats, window: npt.ArrayLike) -> Bools:
     """Return whether the center of each box lies strictly inside `window` (4,), as (N,) flags."""
     x0, y0, x1, y1 = np.asarray(window, dtype=np.float32)
-    centres = (boxes[:, :2] + boxes[:, 2:]) / 2
-    inside: Bools = (centres[:, 0] > x0) & (centres[:, 1] > y0) & (centres[:, 0] < x1) & (centres[:, 1] < y1)
+    centers = (boxes[:, :2] + boxes[:, 2:]) / 2
+    inside: Bools = (centers[:, 0] > x0) & (centers[:, 1] > y0) & (centers[:, 0] < x1) & (centers[:, 1] < y1)
     return inside

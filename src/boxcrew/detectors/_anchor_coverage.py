@@ -166,7 +166,7 @@ def _main_reason(network: DetectorNet, lost: Floats, draw: np.random.Generator) 
     counts. If that is the box as it is, it lies between default boxes.
     """
     sample = lost[draw.permutation(len(lost))[:_SAMPLE]]
-    centre, sides = (sample[:, :2] + sample[:, 2:]) / 2, np.maximum(sample[:, 2:] - sample[:, :2], 1)
+    center, sides = (sample[:, :2] + sample[:, 2:]) / 2, np.maximum(sample[:, 2:] - sample[:, :2], 1)
     middle = np.sqrt(sides.prod(axis=1, keepdims=True))
     shorter = np.clip(sides, middle / _MAX_PROBE_RATIO**0.5, middle * _MAX_PROBE_RATIO**0.5)
     probes: dict[MissReason, Floats] = {
@@ -177,7 +177,7 @@ def _main_reason(network: DetectorNet, lost: Floats, draw: np.random.Generator) 
     }
     fits = []
     for probed in probes.values():
-        boxes = np.concatenate([centre - probed / 2, centre + probed / 2], axis=1).astype(np.float32)
+        boxes = np.concatenate([center - probed / 2, center + probed / 2], axis=1).astype(np.float32)
         overlaps = network.best_anchor_iou(torch.from_numpy(boxes))
         assert overlaps is not None
         fits.append(overlaps.numpy())

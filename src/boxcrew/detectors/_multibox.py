@@ -39,7 +39,7 @@ class MultiBoxNet(DetectorNet):
     the maps from `features`.
     """
 
-    anchors: Tensor  # (A, 4) centre-size, pixels of the largest input
+    anchors: Tensor  # (A, 4) center-size, pixels of the largest input
     class_heads: nn.ModuleList  # map -> blocks of (1 + C) scores, one block for each box of a cell
     box_heads: nn.ModuleList  # map -> 4 offsets for each box of a cell
     config: MultiBoxConfig

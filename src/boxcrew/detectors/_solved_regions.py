@@ -23,13 +23,13 @@ from boxcrew.detectors._feature_store import FeatureStore, require_room
 from boxcrew.detectors._regions import Count, ProposalConfig, RegionDetector, with_true_boxes
 from boxcrew.nets.anchors import BoxCoder, to_center_size
 from boxcrew.nets.box_ridge import BoxExamples, solve_boxes
-from boxcrew.nets.labelled_regions import LabelledRegions, near_objects
+from boxcrew.nets.labeled_regions import LabeledRegions, near_objects
 from boxcrew.nets.linear_svm import RegionLabels, RegionRows, require_scikit_learn, solve_svms
 from boxcrew.nets.network import ClassRows
 from boxcrew.nets.region_head import RegionChoice, region_class_loss, sample_regions
 from boxcrew.nets.region_targets import Truth
 
-CODE = BoxCoder(centre_variance=1.0, size_variance=1.0)
+CODE = BoxCoder(center_variance=1.0, size_variance=1.0)
 SVM = "svm"  # the stage that solves
 _SLOPE = 4.0  # of the sigmoid that squashes margins: the border of the background, at -1, gets 0.02
 
@@ -170,7 +170,7 @@ class SolvedRegions(RegionDetector):
         """Return the proposals and objects of each image, with features that are on disk."""
         labels: dict[str, RegionLabels] = {}
         for batch in batches:
-            regions = LabelledRegions.of(batch, len(self.classes))
+            regions = LabeledRegions.of(batch, len(self.classes))
             labels |= zip(batch.keys, regions.images, strict=True)
             digests = [_digest(*values) for values in zip(batch.inputs, regions.boxes, strict=True)]
             named = enumerate(zip(batch.keys, digests, strict=True))

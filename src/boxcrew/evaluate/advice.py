@@ -148,13 +148,13 @@ def generalization_gap(
     return _advise("too complex", *max(gaps), remedy)
 
 
-def detection_gap(*, learnt: float, new: float) -> Advices:
-    """Compare a detector's AP50 on training images (`learnt`) with that on validation images (`new`)."""
-    if not is_measured(learnt) or not is_measured(new):
+def detection_gap(*, learned: float, new: float) -> Advices:
+    """Compare a detector's AP50 on training images (`learned`) with that on validation images (`new`)."""
+    if not is_measured(learned) or not is_measured(new):
         return ()
-    finding = f"AP50 is {learnt:.3f} on training images, {new:.3f} on validation images"
+    finding = f"AP50 is {learned:.3f} on training images, {new:.3f} on validation images"
     remedy = "add images, or try stronger transforms.*, evaluation.patience=5"
-    return _advise("too complex", (learnt - new) / _AP_GAP, finding, remedy)
+    return _advise("too complex", (learned - new) / _AP_GAP, finding, remedy)
 
 
 def overfitting_trend(*, best_step: int, loss_then: float, loss_now: float, evaluations: int) -> Advices:

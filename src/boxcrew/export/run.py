@@ -152,14 +152,14 @@ class _Job:
             "exported": main_scores(proof.scores),
             "proof": {**proof.parity.tree(), "noun": proof.noun},
         }
-        verdict, problem = self._verdict(proof, evaluation)
-        self.screen.info(verdict)
+        conclusion, problem = self._conclusion(proof, evaluation)
+        self.screen.info(conclusion)
         if problem is not None:
             self._write_report({**found, "written": False, "problem": problem.message})
             raise problem
         return found
 
-    def _verdict(self, proof: Proof, evaluation: Evaluation) -> tuple[str, ExportError | None]:
+    def _conclusion(self, proof: Proof, evaluation: Evaluation) -> tuple[str, ExportError | None]:
         """Return the result in a sentence, and why the file must not be written, or None."""
         if not self.config.int8:
             sentence = proof.sentence()

@@ -38,9 +38,9 @@ def default_boxes(levels: Sequence[Level], *, size: int) -> Tensor:
     for level in levels:
         x = (torch.arange(level.width) + 0.5) * level.step[0]
         y = (torch.arange(level.height) + 0.5) * level.step[1]
-        centres = torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=-1).reshape(-1, 1, 2)
-        shapes = torch.tensor(level.shapes).clamp(max=1.0).expand(len(centres), -1, 2)
-        boxes.append(torch.cat((centres.expand_as(shapes), shapes), dim=-1).reshape(-1, 4))
+        centers = torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=-1).reshape(-1, 1, 2)
+        shapes = torch.tensor(level.shapes).clamp(max=1.0).expand(len(centers), -1, 2)
+        boxes.append(torch.cat((centers.expand_as(shapes), shapes), dim=-1).reshape(-1, 4))
     return torch.cat(boxes) * size
 
 
@@ -54,10 +54,10 @@ def best_ious(boxes: Tensor, levels: Sequence[Level]) -> Tensor:
 def _best_of_level(boxes: Tensor, level: Level) -> Tensor:
     step, cells = torch.tensor(level.step), torch.tensor((level.width, level.height))
     nearest = ((boxes[:, :2] + boxes[:, 2:]) / 2 / step - 0.5).round().clamp(min=0).minimum(cells - 1)
-    centres = ((nearest + 0.5) * step)[:, None]
+    centers = ((nearest + 0.5) * step)[:, None]
     shapes = torch.tensor(level.shapes).clamp(max=1.0)[None]
-    low = (centres - shapes / 2).maximum(boxes[:, None, :2])
-    high = (centres + shapes / 2).minimum(boxes[:, None, 2:])
+    low = (centers - shapes / 2).maximum(boxes[:, None, :2])
+    high = (centers + shapes / 2).minimum(boxes[:, None, 2:])
     shared = (high - low).clamp(min=0).prod(dim=2)
     areas = (boxes[:, 2:] - boxes[:, :2]).prod(dim=1)[:, None] + shapes.prod(dim=2)
     return (shared / (areas - shared)).amax(dim=1)
@@ -65,8 +65,8 @@ def _best_of_level(boxes: Tensor, level: Level) -> Tensor:
 
 def to_xyxy(boxes: Tensor) -> Tensor:
     """Convert boxes (..., 4) from center and size to corners."""
-    centre, half = boxes[..., :2], boxes[..., 2:] / 2
-    return torch.cat((centre - half, centre + half), dim=-1)
+    center, half = boxes[..., :2], boxes[..., 2:] / 2
+    return torch.cat((center - half, center + half), dim=-1)
 
 
 def to_center_size(boxes: Tensor) -> Tensor:
@@ -79,23 +79,23 @@ def to_center_size(boxes: Tensor) -> Tensor:
 class BoxCoder:
     """The offsets of a box from a default box, divided by the variances so that each has about unit size."""
 
-    centre_variance: float = 0.1
+    center_variance: float = 0.1
     size_variance: float = 0.2
 
     def encode(self, boxes: Tensor, anchors: Tensor) -> Tensor:
         """Return the offsets (..., 4) of xyxy boxes (..., 4) with positive sides from center-size anchors."""
-        centre = (boxes[..., :2] + boxes[..., 2:]) / 2
+        center = (boxes[..., :2] + boxes[..., 2:]) / 2
         size = boxes[..., 2:] - boxes[..., :2]
-        shift = (centre - anchors[..., :2]) / anchors[..., 2:] / self.centre_variance
+        shift = (center - anchors[..., :2]) / anchors[..., 2:] / self.center_variance
         growth = torch.log(size / anchors[..., 2:]) / self.size_variance
         return torch.cat((shift, growth), dim=-1)
 
     def decode(self, offsets: Tensor, anchors: Tensor) -> Tensor:
         """Return the xyxy boxes (..., 4) of these offsets. Growth is bounded so that exp stays finite."""
-        centre = offsets[..., :2] * self.centre_variance * anchors[..., 2:] + anchors[..., :2]
+        center = offsets[..., :2] * self.center_variance * anchors[..., 2:] + anchors[..., :2]
         growth = (offsets[..., 2:] * self.size_variance).clamp(max=MAX_GROWTH)
         half = torch.exp(growth) * anchors[..., 2:] / 2
-        return torch.cat((centre - half, centre + half), dim=-1)
+        return torch.cat((center - half, center + half), dim=-1)
 
 
 MAX_GROWTH = math.log(1000 / 16)  # no box grows more than 62-fold from its default box

@@ -18,7 +18,7 @@ BETA = 1 / 9
 """Distance, in units of the offsets, from which smooth L1 is straight."""
 
 SMALLEST = 1e-3  # pixels: proposals with a shorter side are dropped
-CODE = BoxCoder(centre_variance=1.0, size_variance=1.0)
+CODE = BoxCoder(center_variance=1.0, size_variance=1.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

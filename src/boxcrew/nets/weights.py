@@ -192,7 +192,7 @@ def timm_weights(name: str, *, features_only: bool) -> Weights:
     return Weights(state=model.state_dict(), source=f"{name} (timm)", mean=settings.mean, std=settings.std)
 
 
-def summed_over_colours(state: State) -> State:
+def summed_over_colors(state: State) -> State:
     """Sum the first layer over its three input channels, for images of one channel."""
     return {
         name: value.sum(dim=1, keepdim=True) if value.ndim == 4 and value.shape[1] == 3 else value

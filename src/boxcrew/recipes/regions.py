@@ -159,7 +159,7 @@ def _paper(detector: ProposalConfig, *, epochs: int, trainable: tuple[str, ...])
         init=Pretrained(weights="vgg16.pth"),
         trainable=trainable,
         task=DetectionConfig(
-            detector=detector, transforms=TransformsConfig(expand=1.0, crop=False, colour=0.0)
+            detector=detector, transforms=TransformsConfig(expand=1.0, crop=False, color=0.0)
         ),
         optim=OptimConfig(name="momentum", rate=1e-3, weight_decay=5e-4, clip=10.0, reference_batch=2),
         schedule=ScheduleConfig(name="step", at=(0.75,), warmup=0.0),

@@ -1,4 +1,4 @@
-"""Predictions as a data set for labelling tools, so that people correct boxes instead of drawing them."""
+"""Predictions as a data set for labeling tools, so that people correct boxes instead of drawing them."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _MAX_STEM = 100  # characters; names of files may have 255 bytes, of up to four 
 class PredictionFolder:
     """The files about detections: `images/`, `labels/` (YOLO, with scores), `predictions.json` and
     `coco.json`. They grow with each result, and are complete after `close`, at any number of results. With
-    a `format`, a data set in that format for labelling tools is added at the end.
+    a `format`, a data set in that format for labeling tools is added at the end.
     """
 
     def __init__(self, folder: Path, classes: tuple[str, ...], *, format: str | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from boxcrew.data.images.drawing import class_colour, draw_boxes
+from boxcrew.data.images.drawing import class_color, draw_boxes
 from boxcrew.data.images.reading import encode_image
 from boxcrew.serve.detecting import Finding
 from boxcrew.serve.models import ServedModel
@@ -74,7 +74,7 @@ def model_json(model: ServedModel) -> dict[str, Any]:
         **identity(model),
         "network": info.network,
         "classes": list(info.classes),
-        "colors": ["#{:02x}{:02x}{:02x}".format(*class_colour(i)) for i in range(len(info.classes))],
+        "colors": ["#{:02x}{:02x}{:02x}".format(*class_color(i)) for i in range(len(info.classes))],
         "size": model.image.size.square,
         "AP": info.scores.get("AP"),
         "AP50": info.scores.get("AP50"),

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from boxcrew.core.errors import BoxcrewError
-from boxcrew.serve.edge import ServiceMiddleware, refusal_of
+from boxcrew.serve.middleware import ServiceMiddleware, refusal_of
 from boxcrew.serve.page_files import page_response, read_page
 from boxcrew.serve.refusals import Kind, RefusedError, json_response
 from boxcrew.serve.routes import detect, health, label_studio, models, open_inference

@@ -9,7 +9,7 @@ from boxcrew.core.types import Image
 from boxcrew.data.images.heic import HEAD_BYTES, is_heic
 from boxcrew.data.images.reading import has_more_frames
 from boxcrew.data.images.source_image import DecodedImage, EncodedImage, SourceImage
-from boxcrew.serve.pieces import has_countless_parts, num_scans
+from boxcrew.serve.file_structure import has_countless_parts, num_scans
 from boxcrew.serve.refusals import RefusedError
 
 MAX_PIXELS = 50_000_000

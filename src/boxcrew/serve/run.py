@@ -14,11 +14,11 @@ import uvicorn
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.serve.app import build_app
-from boxcrew.serve.follow import follow
 from boxcrew.serve.listening import listen, url_of
 from boxcrew.serve.memory import limit_free_memory, return_free_memory, stay_small
 from boxcrew.serve.models import ModelSource
 from boxcrew.serve.protocol import uvicorn_config
+from boxcrew.serve.reload_on_change import reload_on_change
 from boxcrew.serve.service import Service
 from boxcrew.serve.settings import ServeConfig
 
@@ -58,7 +58,7 @@ async def _run(
         service.log.write("ready", models=service.models.names())
         watches.append(asyncio.ensure_future(stay_small(service.admission)))
         if service.config.follow:
-            watches.append(asyncio.ensure_future(follow(service)))
+            watches.append(asyncio.ensure_future(reload_on_change(service)))
     except BoxcrewError as error:
         failure, server.should_exit = error, True
     await running

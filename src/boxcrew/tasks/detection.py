@@ -364,7 +364,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         rare = rare_class_missed(list(self.class_counts().values()), rates, remedy=self.config.balance)
         num_objects = sum(rate.num_examples for rate in rates)
         suspects = suspects_of({"val": last.images}, self.source.classes, limit=num_objects)
-        gap = detection_gap(learnt=trained.numbers["AP50"], new=last.numbers["AP50"])
+        gap = detection_gap(learned=trained.numbers["AP50"], new=last.numbers["AP50"])
         return *gap, *rare, *doubted_objects(suspects, num_objects)
 
     def render_batch(self, batch: Batch, num: int) -> ImageSheets:

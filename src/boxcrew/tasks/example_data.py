@@ -23,7 +23,7 @@ from boxcrew.data.examples.example_set import (
     ExampleSet,
     ExampleSplit,
     InputKind,
-    Relabelled,
+    Relabeled,
     open_examples,
 )
 from boxcrew.data.loading.collate import as_tensor
@@ -246,5 +246,5 @@ def known_only(opened: ExampleSet, classes: tuple[str, ...]) -> ExampleSet:
             advice=f"it knows {', '.join(classes) or 'none'}",
         )
     numbers = np.array([classes.index(name) for name in opened.classes], dtype=np.int64)
-    splits = {name: Relabelled(split, numbers[split.labels]) for name, split in opened.splits.items()}
+    splits = {name: Relabeled(split, numbers[split.labels]) for name, split in opened.splits.items()}
     return replace(opened, classes=classes, splits=splits)

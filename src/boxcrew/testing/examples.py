@@ -1,4 +1,4 @@
-"""The contract of every format of labelled samples. Tests call these checks for each registered name."""
+"""The contract of every format of labeled samples. Tests call these checks for each registered name."""
 
 from __future__ import annotations
 

@@ -57,7 +57,8 @@ _SAME_SPELLINGS = {
     "detector.nms_iou=": "iou iou_thres iou_thr nms nms_threshold",
     "detector.max_detections=": "max_det max_per_img detections_per_img",
     "transforms.flip=": "fliplr flip_prob horizontal_flip hflip_prob",
-    "transforms.colour=": "hsv_h hsv_s hsv_v hsv color_jitter brightness contrast saturation",
+    "transforms.color=": "transforms.colour colour hsv_h hsv_s hsv_v hsv color_jitter brightness contrast "
+    "saturation",
     "transforms.jitter= and transforms.expand=": "scale translate zoom",
     "transforms.mosaic=, a probability": "mosaic mosaic_prob mosaic_p",
     "transforms.mixup=, a probability": "mixup_prob mixup_p mix_up",

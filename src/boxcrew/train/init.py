@@ -28,7 +28,7 @@ from boxcrew.nets.weights import (
     match_state,
     read_weights,
     require_timm_name,
-    summed_over_colours,
+    summed_over_colors,
     timm_weights,
 )
 
@@ -163,7 +163,7 @@ class Pretrained(InitConfig):
             return self._fill_completely(network, weights)
         is_gray = normalize is not None and len(normalize.mean) == 1
         if is_gray:
-            weights = replace(weights, state=summed_over_colours(weights.state))
+            weights = replace(weights, state=summed_over_colors(weights.state))
         report = _fill_backbone(network, prefix, weights, setting=f"init.weights={self.weights}")
         if normalize is not None:
             usual_mean, usual_std = network.expected_normalization()

@@ -10,7 +10,7 @@ from boxcrew.tune.record import StudyRecord
 from boxcrew.tune.scheduler import ranked
 
 _AS_GIVEN = ("summaries", "saver", "trial")
-"""Settings that trials have differently from the recipe, and that do not change what is learnt."""
+"""Settings that trials have differently from the recipe, and that do not change what is learned."""
 
 
 def winner_of(ledger: Ledger, study: StudyRecord) -> Trial | None:

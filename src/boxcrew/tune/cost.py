@@ -13,7 +13,7 @@ from boxcrew.train.planning.workload import measure_workload
 from boxcrew.train.run.data import open_task
 
 _SAME_COST = {"optim", "schedule", "init", "augment", "transforms", "net.dropout", "task.smoothing"}
-"""Settings, and groups of them, that change what is learnt, but hardly what a step costs."""
+"""Settings, and groups of them, that change what is learned, but hardly what a step costs."""
 _MOST = 8.0  # times shorter or longer than the recipe's
 
 

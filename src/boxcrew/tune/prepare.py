@@ -66,7 +66,7 @@ def prepare_study(config: TuneConfig, screen: Screen) -> StudyRecord:
     """Return the record of a new study. Nothing is written."""
     words = dict(config.settings)
     given = _given(config, words)
-    parse_dimensions(split_search(config.search)[1], given)  # a misspelt word is told before data is read
+    parse_dimensions(split_search(config.search)[1], given)  # a misspelled word is told before data is read
     opened, task_data, task = open_task(given, Screen())
     screen.info(f"data: {given.data.path} {task_data.headline()}")
     if (reason := task_data.unmeasured(given.metric)) is not None:

@@ -38,7 +38,7 @@ _DETECTION_AUGMENTATION = {
     "transforms.crop": "true,false",
     "transforms.jitter": "0..0.5",
     "transforms.flip": "0,0.5",
-    "transforms.colour": "0..1.5",
+    "transforms.color": "0..1.5",
     "transforms.mosaic": "0..0.8",
     "transforms.copy_paste": "0..0.5",
     "transforms.mixup": "0..0.3",
@@ -76,7 +76,7 @@ def _around_the_recipe(base: RunConfig, task_data: TaskData) -> list[Dimension]:
 
 def _few_augmentations(base: RunConfig, task_data: TaskData) -> list[Dimension]:
     """Return the augmentations that most often decide: a short training has no time for strong ones."""
-    names = {"transforms.expand", "transforms.jitter", "transforms.mosaic", "transforms.colour"}
+    names = {"transforms.expand", "transforms.jitter", "transforms.mosaic", "transforms.color"}
     names |= {"augment.flip", "augment.shift", "augment.mixup", "augment.drop_tokens"}
     return [dimension for dimension in _augmentations(base, task_data) if dimension.target in names]
 

@@ -25,6 +25,7 @@ from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.directory import read_record
 from boxcrew.train.run.stored_settings import flat
 from boxcrew.tune.best import best_yaml, winner_of
+from boxcrew.tune.conclusion import conclusion_of, final_value, noise_of, test_of
 from boxcrew.tune.finish import BEST, TEST
 from boxcrew.tune.importance import importance
 from boxcrew.tune.ledger import Ledger, Trial
@@ -33,7 +34,6 @@ from boxcrew.tune.run_state import evaluations, trained_seconds
 from boxcrew.tune.screen import show
 from boxcrew.tune.space import Dimension
 from boxcrew.tune.storage import JOURNAL
-from boxcrew.tune.verdict import final_value, noise_of, test_of, verdict_of
 
 REPORT, PAGE = "report.json", "report.html"
 _SHARED = ("out", "steps", "evaluation.at", "evaluation.every_epochs", "saver.every_steps")
@@ -82,7 +82,9 @@ def make_report(study: StudyRecord, folder: Path, ledger: Ledger) -> StudyReport
         space=tuple(map(_dimension, study.space.dimensions)),
         recipe=RecipeReport(value=recipe, noise=noise),
         best=None if winner is None else _best(study, folder, winner),
-        verdict=verdict_of(study, winner, recipe=recipe, noise=noise, test=test, is_over=state == "finished"),
+        conclusion=conclusion_of(
+            study, winner, recipe=recipe, noise=noise, test=test, is_over=state == "finished"
+        ),
         test=test,
         counts=_counts(ledger),
         importance=importance(study, ledger),

@@ -29,7 +29,7 @@ def show(report: StudyReport, folder: Path, screen: Screen) -> None:
         screen.info(f"the recipe with {len(noise.values)} seeds: {values}")
     if report.test is not None:
         _show_test(report, report.test, screen)
-    screen.info(f"result: {report.verdict.sentence}")
+    screen.info(f"result: {report.conclusion.sentence}")
     if best is not None:
         screen.info(f"best settings: {folder / best.yaml} (boxcrew train recipe=study={folder}:best)")
     screen.info(f"report: {folder / 'report.html'}")

@@ -26,9 +26,9 @@ _REASONS = {
     "time": "it is the time of the whole study",
     **dict.fromkeys(("out", "name"), "each trial has its own directory"),
     **dict.fromkeys(
-        ("device", "plan", "goal", "trial", "deploy", "loader"), "it changes the speed, not what is learnt"
+        ("device", "plan", "goal", "trial", "deploy", "loader"), "it changes the speed, not what is learned"
     ),
-    **dict.fromkeys(("saver", "summaries"), "it changes what is written, not what is learnt"),
+    **dict.fromkeys(("saver", "summaries"), "it changes what is written, not what is learned"),
     **dict.fromkeys(("evaluation", "guard"), "trials could not be compared"),
     "task": "trials of different tasks cannot be compared",
 }

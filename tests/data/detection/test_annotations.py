@@ -25,7 +25,7 @@ from boxcrew.data.detection.annotations import (
     garbage_collection_paused,
     split_by_seed,
 )
-from boxcrew.data.detection.making_records import Reading
+from boxcrew.data.detection.record_builder import Reading
 from boxcrew.data.detection.records import Record, Records
 from boxcrew.data.images.reading import read_image, write_image
 

@@ -30,13 +30,13 @@ def test_sums_are_right(text: str) -> None:
         assert _WORDS[word] * prices[thing] == int(total)
 
 
-def test_colours_that_there_are_not_are_not_sold(text: str) -> None:
-    colours = {product.plural: product.colours for product in PRODUCTS}
+def test_colors_that_there_are_not_are_not_sold(text: str) -> None:
+    colors = {product.plural: product.colors for product in PRODUCTS}
     sold = re.findall(r"Clerk: The (\w+) (\w+) are ", text)
     refused = re.findall(r"we have no (\w+) (\w+)\.", text)
     assert min(len(sold), len(refused)) > 50
-    assert all(colour in colours[thing] for colour, thing in sold)
-    assert all(colour not in colours[thing] for colour, thing in refused)
+    assert all(color in colors[thing] for color, thing in sold)
+    assert all(color not in colors[thing] for color, thing in refused)
 
 
 def test_talks_differ(text: str) -> None:

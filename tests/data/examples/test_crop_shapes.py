@@ -34,7 +34,7 @@ def test_pictures_keep_their_place_and_brightness(channels: int, shape: Shape) -
     assert fitted.mean() == pytest.approx(100, abs=15)
 
 
-def test_colours_become_grey_as_eyes_see_them() -> None:
+def test_colors_become_gray_as_eyes_see_them() -> None:
     picture = np.zeros((2, 2, 3), dtype=np.uint8)
     picture[0, 0], picture[0, 1], picture[1, 0] = (255, 0, 0), (0, 255, 0), (0, 0, 255)
     assert resize_to(picture, (2, 2, 1)).ravel().tolist() == [76, 150, 29, 0]

@@ -12,7 +12,7 @@ from boxcrew.data.examples.example_set import (
     ExampleSet,
     ExampleSplit,
     InMemory,
-    Relabelled,
+    Relabeled,
     open_examples,
 )
 from tests.helpers.made_examples import write_classes
@@ -54,7 +54,7 @@ def test_some_are_asked_for_by_their_own_numbers() -> None:
 def test_what_cannot_be_read_of_some_is_left_out(tmp_path: Path) -> None:
     write_classes(tmp_path, {"a": 10, "b": 10})
     train = open_examples(tmp_path, ExampleOptions()).split("train")
-    some = Relabelled(train.subset(4), np.array([5, 6, 7, 8])).with_cache(10**6)
+    some = Relabeled(train.subset(4), np.array([5, 6, 7, 8])).with_cache(10**6)
     assert some.cached_bytes == 4 * some.input_bytes
     (tmp_path / some.key(1)).unlink()
     fetched = some.fetch([3, 1, 0])

@@ -90,7 +90,7 @@ def test_rows_without_a_header_are_refused(tmp_path: Path, lines: tuple[str, ...
     "lines",
     [
         ("inf,nan,kind", "1,2,a"),
-        ("0,1,colour,shape,kind", "5,3,red,round,a"),
+        ("0,1,color,shape,kind", "5,3,red,round,a"),
         ("name,town,2,1,kind", "x,y,3,4,5"),  # the column `kind` has numbers, and no number as its name
         ("name,town,place,2,1", "x,y,z,red,blue"),
     ],

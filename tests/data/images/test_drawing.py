@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxcrew.core.types import Image
-from boxcrew.data.images.drawing import class_colour, draw_boxes, grid
+from boxcrew.data.images.drawing import class_color, draw_boxes, grid
 
 CLASSES = ("phone", "watch", "a class with a very long name that fits nowhere")
 
@@ -43,8 +43,8 @@ def test_inside_and_far_outside_nothing_changes(width: int, height: int) -> None
         drawn[y0 + line : y1 - line, x0 + line : x1 - line]
         == image[y0 + line : y1 - line, x0 + line : x1 - line]
     ).all()
-    assert (drawn[y0:y1, x0 : x0 + line] == class_colour(0)).all()
-    assert (drawn[y1 - line : y1, x0:x1] == class_colour(0)).all()
+    assert (drawn[y0:y1, x0 : x0 + line] == class_color(0)).all()
+    assert (drawn[y1 - line : y1, x0:x1] == class_color(0)).all()
     assert (drawn[y1:] == image[y1:]).all()
     assert (drawn[:, :x0] == image[:, :x0]).all()
 
@@ -71,7 +71,7 @@ def test_line_width_grows_with_the_image() -> None:
     def width_of_line(side: int) -> int:
         image = np.zeros((side, side, 3), dtype=np.uint8)
         drawn = draw_boxes(image, [[side // 4, side // 4, side * 3 // 4, side * 3 // 4]], [1], CLASSES)
-        return int((drawn[side // 2, : side // 2] == class_colour(1)).all(axis=1).sum())
+        return int((drawn[side // 2, : side // 2] == class_color(1)).all(axis=1).sum())
 
     assert width_of_line(64) == 1
     assert width_of_line(64) < width_of_line(640) < width_of_line(4000)
@@ -87,7 +87,7 @@ def test_any_box_on_any_image(size: tuple[int, int], box: list[float], label: in
     image = noise(*size)
     drawn = draw_boxes(image, [box], [label], CLASSES, [0.5])
     assert drawn.shape == image.shape
-    assert (drawn == class_colour(label)).all(axis=2).any()
+    assert (drawn == class_color(label)).all(axis=2).any()
 
 
 @pytest.mark.parametrize("corner", [(0, 0), (280, 0), (0, 190), (280, 190)])
@@ -124,16 +124,16 @@ def test_the_best_detection_lies_on_top() -> None:
     image = np.zeros((100, 100, 3), dtype=np.uint8)
     box = [20, 40, 80, 90]
     for scores, top in (([0.9, 0.1], 0), ([0.1, 0.9], 1)):
-        assert tuple(draw_boxes(image, [box, box], [0, 1], CLASSES, scores)[89, 50]) == class_colour(top)
+        assert tuple(draw_boxes(image, [box, box], [0, 1], CLASSES, scores)[89, 50]) == class_color(top)
 
 
-def test_eighty_classes_have_eighty_colours() -> None:
-    assert len({class_colour(label) for label in range(80)}) == 80
+def test_eighty_classes_have_eighty_colors() -> None:
+    assert len({class_color(label) for label in range(80)}) == 80
 
 
-def test_the_first_eight_colours_differ_for_everyone() -> None:
+def test_the_first_eight_colors_differ_for_everyone() -> None:
     """Under full protanopia and deuteranopia (Viénot 1999, in linear RGB) and for full vision."""
-    rgb = (np.array([class_colour(label) for label in range(8)]) / 255) ** 2.2
+    rgb = (np.array([class_color(label) for label in range(8)]) / 255) ** 2.2
     protan = np.array([[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]])
     deutan = np.array([[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]])
     for matrix in (np.eye(3), protan, deutan):

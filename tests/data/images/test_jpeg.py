@@ -18,22 +18,22 @@ from boxcrew.data.images.jpeg import TAIL_BYTES, JpegHeader, read_jpeg_header, v
 from boxcrew.data.images.reading import MAX_PIXELS, read_image, verify_image
 
 
-def encoded(*, progressive: bool, subsampling: int, grey: bool, orientation: int = 1) -> bytes:
+def encoded(*, progressive: bool, subsampling: int, gray: bool, orientation: int = 1) -> bytes:
     noise = np.random.default_rng(0).integers(0, 256, (40, 56, 3), dtype=np.uint8)
     image = Pillow.fromarray(cv2.GaussianBlur(noise, (0, 0), 2))
     exif = Pillow.Exif()
     if orientation != 1:
         exif[0x0112] = orientation
     saved = io.BytesIO()
-    (image.convert("L") if grey else image).save(
+    (image.convert("L") if gray else image).save(
         saved, "JPEG", progressive=progressive, subsampling=subsampling, exif=exif
     )
     return saved.getvalue()
 
 
 ORDINARY = [
-    encoded(progressive=progressive, subsampling=subsampling, grey=grey, orientation=6 if grey else 1)
-    for progressive, subsampling, grey in itertools.product((False, True), (0, 1, 2), (False, True))
+    encoded(progressive=progressive, subsampling=subsampling, gray=gray, orientation=6 if gray else 1)
+    for progressive, subsampling, gray in itertools.product((False, True), (0, 1, 2), (False, True))
 ]
 
 
@@ -136,7 +136,7 @@ def test_the_unusual_is_left_to_a_decoder(data: bytes) -> None:
 
 def test_verifying_agrees_with_reading(tmp_path: Path) -> None:
     """Also for a garbled one: errors in the compressed data stop no decoder, here as everywhere."""
-    whole = encoded(progressive=False, subsampling=2, grey=False)
+    whole = encoded(progressive=False, subsampling=2, gray=False)
     middle = (whole.find(b"\xff\xda") + len(whole)) // 2
     garbled = whole[:middle] + b"\x55" * 20 + whole[middle + 20 :]
     for data in (whole, garbled, whole[:middle], whole[:300], b"text"):

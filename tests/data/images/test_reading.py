@@ -96,7 +96,7 @@ def test_broken_exif_is_ignored(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "png", "tiff", "bmp"])
-def test_grey_becomes_three_equal_channels(suffix: str, tmp_path: Path) -> None:
+def test_gray_becomes_three_equal_channels(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"a.{suffix}"
     Pillow.fromarray(smooth()[..., 0]).save(path, **exactly(suffix))
     read = read_image(path)
@@ -122,7 +122,7 @@ def test_transparency_is_laid_on_white(suffix: str, tmp_path: Path) -> None:
     assert (np.abs(read[6:].astype(int) - 127) <= 1).all()
 
 
-def test_grey_with_transparency(tmp_path: Path) -> None:
+def test_gray_with_transparency(tmp_path: Path) -> None:
     pixels = np.zeros((4, 4, 2), dtype=np.uint8)
     pixels[:2, :, 1] = 255
     Pillow.fromarray(pixels, "LA").save(tmp_path / "a.png")
@@ -131,7 +131,7 @@ def test_grey_with_transparency(tmp_path: Path) -> None:
     assert (read[2:] == 255).all()
 
 
-def test_palette_with_and_without_transparent_colour(tmp_path: Path) -> None:
+def test_palette_with_and_without_transparent_color(tmp_path: Path) -> None:
     indices = np.array([[0, 1], [2, 0]], dtype=np.uint8)
     palette = Pillow.fromarray(indices, "P")
     palette.putpalette([*RED, *GREEN, *BLUE])
@@ -143,7 +143,7 @@ def test_palette_with_and_without_transparent_colour(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_image(tmp_path / "a.gif"), [[RED, GREEN], [BLUE, RED]])
 
 
-def test_transparent_colour_of_an_rgb_png(tmp_path: Path) -> None:
+def test_transparent_color_of_an_rgb_png(tmp_path: Path) -> None:
     pixels = np.array([[RED, GREEN]], dtype=np.uint8)
     Pillow.fromarray(pixels).save(tmp_path / "a.png", transparency=GREEN)
     np.testing.assert_array_equal(read_image(tmp_path / "a.png"), [[RED, (255, 255, 255)]])
@@ -165,15 +165,15 @@ def test_sixteen_bits_are_scaled_not_wrapped(suffix: str, tmp_path: Path) -> Non
     np.testing.assert_array_equal(read_image(tmp_path / f"a.{suffix}")[0, :, 0], [0, 1, 1, 128, 255])
 
 
-def test_sixteen_bit_colour(tmp_path: Path) -> None:
+def test_sixteen_bit_color(tmp_path: Path) -> None:
     rows = b"".join(b"\0" + struct.pack(">6H", 65535, 32768, 0, 0, 256, 65535) for _ in range(2))
-    (tmp_path / "a.png").write_bytes(_png(2, 2, depth=16, colour=2, data=rows))
+    (tmp_path / "a.png").write_bytes(_png(2, 2, depth=16, color=2, data=rows))
     assert np.abs(read_image(tmp_path / "a.png")[0].astype(int) - [[255, 128, 0], [0, 1, 255]]).max() <= 1
 
 
 @pytest.mark.parametrize("suffix", ["gif", "tiff", "png", "webp"])
 def test_first_of_several_frames(suffix: str, tmp_path: Path) -> None:
-    frames = [Pillow.new("RGB", (8, 8), colour) for colour in (RED, BLUE)]
+    frames = [Pillow.new("RGB", (8, 8), color) for color in (RED, BLUE)]
     path = tmp_path / f"a.{suffix}"
     frames[0].save(path, save_all=True, append_images=frames[1:], **exactly(suffix))
     assert (read_image(path) == RED).all()
@@ -202,7 +202,7 @@ def test_avif_is_upright(orientation: int, tmp_path: Path) -> None:
 
 
 def test_phone_jpeg_with_several_pictures(tmp_path: Path) -> None:
-    frames = [Pillow.new("RGB", (8, 8), (grey,) * 3) for grey in (200, 20)]
+    frames = [Pillow.new("RGB", (8, 8), (gray,) * 3) for gray in (200, 20)]
     frames[0].save(tmp_path / "a.jpg", format="MPO", save_all=True, append_images=frames[1:])
     assert np.abs(read_image(tmp_path / "a.jpg").astype(int) - 200).max() <= 2
 
@@ -253,7 +253,7 @@ def test_absent_file_and_folder_are_named(tmp_path: Path) -> None:
 def test_bomb_is_refused_from_its_header(side: int, tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     assert side * side > MAX_PIXELS
     path = tmp_path / "bomb.png"
-    path.write_bytes(_png(side, side, depth=8, colour=0, data=b""))
+    path.write_bytes(_png(side, side, depth=8, color=0, data=b""))
     for read in (read_image, read_size, verify_image):
         with pytest.raises(ImageError, match=r"bomb\.png: .*more than 100,000,000") as caught:
             read(path)
@@ -284,13 +284,13 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         write_image(tmp_path / "a.xyz", noise())
 
 
-def _png(width: int, height: int, *, depth: int, colour: int, data: bytes) -> bytes:
+def _png(width: int, height: int, *, depth: int, color: int, data: bytes) -> bytes:
     def chunk(kind: bytes, content: bytes) -> bytes:
         return (
             struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
         )
 
-    header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, 0)
     body = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + body
 

@@ -338,8 +338,8 @@ def test_the_cache_is_given_as_people_write_sizes(size: object, settled: object)
 
 def test_large_photos_are_read_smaller_and_look_the_same(tmp_path: Path) -> None:
     file = tmp_path / "large.jpg"
-    colours = np.linspace(0, 255, 600 * 400 * 3).reshape(400, 600, 3).astype(np.uint8)
-    cv2.imwrite(str(file), colours)
+    colors = np.linspace(0, 255, 600 * 400 * 3).reshape(400, 600, 3).astype(np.uint8)
+    cv2.imwrite(str(file), colors)
     target = Target.of([[100, 50, 400, 300]], [0])
     record = Record(key=file.name, path=file, width=600, height=400, target=target)
     asked: list[int] = []

@@ -29,7 +29,7 @@ def test_all_are_different() -> None:
 
 
 @pytest.mark.parametrize("lag", [1, 2, 16])
-def test_neighbours_have_nothing_to_do_with_each_other(lag: int) -> None:
+def test_neighbors_have_nothing_to_do_with_each_other(lag: int) -> None:
     """Samples, epochs, seeds, streams and numbers of one sample that are next to each other."""
     start = draws(7, 3, INDICES, 20)
     others = [

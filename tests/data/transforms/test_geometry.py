@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from boxcrew.core.boxes import area, centres_inside, iou
+from boxcrew.core.boxes import area, centers_inside, iou
 from boxcrew.core.types import Target
 from boxcrew.data.transforms import geometry
 from boxcrew.data.transforms.geometry import (
@@ -67,7 +67,7 @@ def test_expand_spreads_over_its_range() -> None:
 
 
 @given(SEEDS)
-def test_crop_keeps_boxes_by_their_centre_and_cuts_them(seed: int) -> None:
+def test_crop_keeps_boxes_by_their_center_and_cuts_them(seed: int) -> None:
     rng = np.random.default_rng(seed)
     start = random_scene(rng)
     scene = MinIoUCrop()(start, rng)
@@ -78,7 +78,7 @@ def test_crop_keeps_boxes_by_their_centre_and_cuts_them(seed: int) -> None:
     assert window[3] <= start.view.height
     if scene is start:
         return
-    kept = np.flatnonzero(centres_inside(start.target.boxes, window))
+    kept = np.flatnonzero(centers_inside(start.target.boxes, window))
     assert scene.target.labels.tolist() == kept.tolist()
     assert len(kept) or not len(start.target)
     assert scene.target.difficult.tolist() == start.target.difficult[kept].tolist()
@@ -87,7 +87,7 @@ def test_crop_keeps_boxes_by_their_centre_and_cuts_them(seed: int) -> None:
 
 
 @given(SEEDS)
-def test_jitter_stays_near_and_keeps_boxes_by_their_centre(seed: int) -> None:
+def test_jitter_stays_near_and_keeps_boxes_by_their_center(seed: int) -> None:
     rng = np.random.default_rng(seed)
     start = random_scene(rng)
     scene = Jitter(limit=0.25)(start, rng)
@@ -102,7 +102,7 @@ def test_jitter_stays_near_and_keeps_boxes_by_their_centre(seed: int) -> None:
     ):
         assert min(0, whole - side) <= low <= max(0, whole - side)
     window = np.array([x0, y0, x0 + scene.view.width, y0 + scene.view.height])
-    kept = np.flatnonzero(centres_inside(start.target.boxes, window))
+    kept = np.flatnonzero(centers_inside(start.target.boxes, window))
     assert scene.target.labels.tolist() == kept.tolist()
     expected = np.clip(ends(scene, start), 0, [scene.view.width, scene.view.height] * 2)
     assert np.allclose(scene.target.boxes, expected, atol=1e-2)
@@ -132,7 +132,7 @@ def test_crop_meets_its_minimum_iou(minimum: float, monkeypatch: pytest.MonkeyPa
         num_cropped += 1
         x0, y0 = -scene.view.x.shift, -scene.view.y.shift
         window = np.array([[x0, y0, x0 + scene.view.width, y0 + scene.view.height]], dtype=np.float32)
-        inside = start.target.select(centres_inside(start.target.boxes, window[0]))
+        inside = start.target.select(centers_inside(start.target.boxes, window[0]))
         assert iou(window, inside.boxes).max() >= minimum
     assert num_cropped > 15
 

@@ -39,7 +39,7 @@ def tile_of(pipeline: Pipeline, extent: Extent, source: tuple[Image, Target], se
 @pytest.mark.parametrize("size", [InputSize((160,)), InputSize((96,), 160)], ids=str)
 @pytest.mark.parametrize("resize", ["squash", "letterbox"])
 def test_the_objects_of_a_mosaic_are_where_its_boxes_say(resize: Any, size: InputSize) -> None:
-    config = TransformsConfig(expand=1.5, crop=False, jitter=0.2, colour=0, resize=resize, fill=(0, 0, 0))
+    config = TransformsConfig(expand=1.5, crop=False, jitter=0.2, color=0, resize=resize, fill=(0, 0, 0))
     extent = (320, 240)
     pipeline = train_pipeline(config, size).for_step(0, [extent])
     assert pipeline.canvas is not None
@@ -61,7 +61,7 @@ def test_the_objects_of_a_mosaic_are_where_its_boxes_say(resize: Any, size: Inpu
 
 
 def test_a_tile_shows_images_at_many_sizes_and_drops_objects_whose_center_is_cut_off() -> None:
-    config = TransformsConfig(expand=1, crop=False, flip=0, colour=0, fill=(0, 0, 0))
+    config = TransformsConfig(expand=1, crop=False, flip=0, color=0, fill=(0, 0, 0))
     pipeline = train_pipeline(config, InputSize((100,))).for_step(0, [(200, 200)])
     source = scene(200, 200, GREEN, (80, 80, 120, 120))
     widths, num_cut = [], 0
@@ -80,17 +80,17 @@ def test_a_tile_shows_images_at_many_sizes_and_drops_objects_whose_center_is_cut
 
 
 def test_the_places_of_a_mosaic_cover_its_canvas_once() -> None:
-    centres = set()
+    centers = set()
     for seed in range(50):
         covered = np.zeros((96, 160), dtype=int)
         places = mosaic_places((160, 96), np.random.default_rng(seed))
         for place in places:
             covered[place.top : place.bottom, place.left : place.right] += 1
         assert (covered == 1).all()
-        centres.add((places[0].right, places[0].bottom))
+        centers.add((places[0].right, places[0].bottom))
         assert 40 <= places[0].right <= 120
         assert 24 <= places[0].bottom <= 72
-    assert len(centres) > 45
+    assert len(centers) > 45
 
 
 def sample(level: int, target: Target, **extra: Any) -> Sample:

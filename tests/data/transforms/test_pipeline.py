@@ -15,7 +15,7 @@ from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, tr
 
 
 def example(seed: int) -> tuple[Image, Target]:
-    """An image with a few filled rectangles, in colours of their own, and their boxes."""
+    """An image with a few filled rectangles, in colors of their own, and their boxes."""
     rng = np.random.default_rng(seed)
     width, height = (int(side) for side in rng.integers(60, 300, 2))
     image = np.full((height, width, 3), 30, dtype=np.uint8)
@@ -62,7 +62,7 @@ def test_the_same_numbers_give_the_same_sample_and_others_another() -> None:
 @pytest.mark.parametrize("jitter", [0, 0.5])
 def test_objects_are_where_the_boxes_say_after_everything(jitter: float) -> None:
     """The object is the only bright thing, so its pixels can be found again in what is drawn."""
-    pipeline = train_pipeline(TransformsConfig(jitter=jitter, colour=0, fill=(0, 0, 0)), InputSize((200,)))
+    pipeline = train_pipeline(TransformsConfig(jitter=jitter, color=0, fill=(0, 0, 0)), InputSize((200,)))
     image = np.zeros((300, 400, 3), dtype=np.uint8)
     image[80:200, 100:260] = 255
     target = Target.of([[100, 80, 260, 200]], [0])
@@ -78,8 +78,8 @@ def test_objects_are_where_the_boxes_say_after_everything(jitter: float) -> None
     assert num_found > 120
 
 
-def test_colour_leaves_the_fill_alone() -> None:
-    config = TransformsConfig(resize="letterbox", expand=1, crop=False, flip=0, colour=1, fill=(9, 8, 7))
+def test_color_leaves_the_fill_alone() -> None:
+    config = TransformsConfig(resize="letterbox", expand=1, crop=False, flip=0, color=1, fill=(9, 8, 7))
     pipeline = train_pipeline(config, InputSize((100,)))
     image = np.full((50, 100, 3), 120, dtype=np.uint8)
     inner = set()
@@ -92,7 +92,7 @@ def test_colour_leaves_the_fill_alone() -> None:
 
 
 def test_everything_off_is_the_evaluation() -> None:
-    off = TransformsConfig(expand=1, crop=False, flip=0, colour=0)
+    off = TransformsConfig(expand=1, crop=False, flip=0, color=0)
     assert train_pipeline(off, InputSize((96,))) == eval_pipeline(TransformsConfig(), InputSize((96,)))
 
 
@@ -115,7 +115,7 @@ def test_evaluation_can_be_undone(resize: Any) -> None:
         {"jitter": -0.1},
         {"jitter": 2},
         {"flip": 1.5},
-        {"colour": -1},
+        {"color": -1},
         {"fill": (0, 0, 256)},
         {"flp": 1},
     ],

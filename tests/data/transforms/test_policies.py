@@ -53,12 +53,12 @@ def test_torchs_own_random_numbers_go_on_as_if_nothing_had_been(name: Any) -> No
     assert torch.equal(torch.rand(3), wanted)
 
 
-def test_a_grey_picture_is_treated_like_a_coloured_one_that_is_grey() -> None:
-    grey = images(40, channels=1)
-    coloured = np.repeat(grey, 3, axis=3)
+def test_a_gray_picture_is_treated_like_a_colored_one_that_is_gray() -> None:
+    gray = images(40, channels=1)
+    colored = np.repeat(gray, 3, axis=3)
     for name in NAMES:
-        outputs = Policy(name)(grey, drawn(40))
-        assert (outputs == Policy(name)(coloured, drawn(40))[..., :1]).all()
+        outputs = Policy(name)(gray, drawn(40))
+        assert (outputs == Policy(name)(colored, drawn(40))[..., :1]).all()
 
 
 def test_no_pictures_are_no_trouble() -> None:

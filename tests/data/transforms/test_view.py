@@ -87,7 +87,7 @@ def test_drawn_edges_are_where_the_boxes_say(zoom: tuple[float, float], seed: in
 
 @pytest.mark.parametrize("scale", [0.5, 0.3, 0.11, 0.03])
 def test_no_aliasing_when_much_smaller(scale: float) -> None:
-    """Stripes too fine for the canvas become an even grey."""
+    """Stripes too fine for the canvas become an even gray."""
     image = np.zeros((600, 900, 3), dtype=np.uint8)
     image[:, ::2] = 200
     size = round(900 * scale), round(600 * scale)
@@ -100,16 +100,16 @@ def test_scaling_keeps_the_mean_and_the_place() -> None:
     ramp = np.broadcast_to(np.linspace(0, 255, 512)[None, :, None], (64, 512, 3)).astype(np.uint8)
     for width in (512, 300, 128, 57, 1000):
         drawn = rendered(View.identity(512, 64).then(scale=(width / 512, 1), size=(width, 64)), ramp)
-        centres = (np.arange(width) + 0.5) * 512 / width - 0.5
+        centers = (np.arange(width) + 0.5) * 512 / width - 0.5
         inside = slice(width // 20, -width // 20)
-        assert np.abs(drawn[30, inside, 0] - centres[inside] * 255 / 511).max() <= 1.5
+        assert np.abs(drawn[30, inside, 0] - centers[inside] * 255 / 511).max() <= 1.5
 
 
 def test_enlarged_edges_are_not_mixed_with_the_fill() -> None:
     image = np.full((10, 10, 3), 200, dtype=np.uint8)
     view = View.identity(10, 10).then(shift=(3, 3), size=(16, 16)).then(scale=(7.3, 7.3), size=(117, 117))
-    colours = np.unique(rendered(view, image).reshape(-1, 3), axis=0)
-    assert colours.tolist() == [[0, 0, 255], [200, 200, 200]]
+    colors = np.unique(rendered(view, image).reshape(-1, 3), axis=0)
+    assert colors.tolist() == [[0, 0, 255], [200, 200, 200]]
 
 
 def test_what_was_cropped_away_stays_unseen_when_the_canvas_grows() -> None:

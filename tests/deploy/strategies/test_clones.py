@@ -44,7 +44,7 @@ def make_plan(
     )
 
 
-def learnt(
+def learned(
     plan: Plan, name: str, devices: FakeDevices | None = None
 ) -> tuple[dict[str, Tensor], list[float]]:
     with deploy(plan, devices) as deployment:
@@ -54,8 +54,8 @@ def learnt(
 
 
 @cache
-def learnt_alone(name: str, accumulation: int) -> tuple[dict[str, Tensor], list[float]]:
-    return learnt(plan_of(BATCH, accumulation=accumulation), name)
+def learned_alone(name: str, accumulation: int) -> tuple[dict[str, Tensor], list[float]]:
+    return learned(plan_of(BATCH, accumulation=accumulation), name)
 
 
 SMALL = [(name, shares, parts) for name in ("normed", "idle") for shares in SHARES for parts in (1, 2, 4)]
@@ -68,8 +68,8 @@ LARGE = [((4, 4), 1), ((5, 3), 2), ((3, 3, 2), 1), ((2, 2, 2, 2), 2), ((1, 7), 4
 def test_any_number_of_clones_with_any_shares_learn_the_same(
     name: str, shares: tuple[int, ...], accumulation: int
 ) -> None:
-    wanted, numbers = learnt_alone(name, accumulation)
-    state, own_numbers = learnt(make_plan(*shares, accumulation=accumulation), name)
+    wanted, numbers = learned_alone(name, accumulation)
+    state, own_numbers = learned(make_plan(*shares, accumulation=accumulation), name)
     assert learning.distance(state, wanted) <= TOLERANCE[name]
     assert own_numbers == pytest.approx(numbers, rel=1e-5)
 
@@ -81,22 +81,22 @@ def test_any_number_of_clones_with_any_shares_learn_the_same(
 def test_clones_elsewhere_learn_the_same(name: str, devices: tuple[str, str]) -> None:
     """The CPU's memory stands for accelerators: everything is copied there and back."""
     fakes = FakeDevices()
-    wanted, numbers = learnt_alone(name, 1)
-    state, own_numbers = learnt(make_plan(5, 3, devices=devices), name, fakes)
+    wanted, numbers = learned_alone(name, 1)
+    state, own_numbers = learned(make_plan(5, 3, devices=devices), name, fakes)
     assert set(devices) <= set(fakes.used)
     assert learning.distance(state, wanted) <= TOLERANCE[name]
     assert own_numbers == pytest.approx(numbers, rel=1e-5)
 
 
 def test_one_clone_elsewhere_is_the_optimizer_in_main_memory() -> None:
-    wanted, _ = learnt_alone("normed", 1)
-    state, _ = learnt(make_plan(BATCH, devices=["cuda:0"]), "normed", FakeDevices())
+    wanted, _ = learned_alone("normed", 1)
+    state, _ = learned(make_plan(BATCH, devices=["cuda:0"]), "normed", FakeDevices())
     assert learning.distance(state, wanted) == 0
 
 
 def test_the_same_numbers_each_time() -> None:
-    first, own_numbers = learnt(make_plan(3, 3, 2), "ssdlite")
-    second, again = learnt(make_plan(3, 3, 2), "ssdlite")
+    first, own_numbers = learned(make_plan(3, 3, 2), "ssdlite")
+    second, again = learned(make_plan(3, 3, 2), "ssdlite")
     assert own_numbers == again
     for name, value in first.items():
         assert torch.equal(value, second[name]), name
@@ -127,7 +127,7 @@ def test_a_step_taken_back_leaves_no_trace_in_any_clone() -> None:
         deployment.discard(task)
         assert all(torch.equal(value, before[name]) for name, value in task.state_dict().items())
         learning.learn(deployment, task)
-    wanted, _ = learnt_alone("normed", 1)
+    wanted, _ = learned_alone("normed", 1)
     assert learning.distance(task.state_dict(), wanted) <= TOLERANCE["normed"]
 
 
@@ -214,7 +214,7 @@ def test_clones_work_at_the_same_time_each_with_its_part_of_the_threads() -> Non
 def test_what_one_strategy_saved_another_goes_on_with(order: tuple[str, str]) -> None:
     """The next losses are the same."""
     plans = {"single": plan_of(BATCH), "clones": make_plan(5, 3)}
-    wanted, numbers = learnt(plans[order[0]], "normed")
+    wanted, numbers = learned(plans[order[0]], "normed")
     with deploy(plans[order[0]]) as deployment:
         task = deployment.setup_module(learning.make_task("normed"))
         _steps(deployment, task, range(2))
@@ -305,7 +305,7 @@ def test_where_memory_runs_out_all_of_a_failed_try_is_freed_at_once() -> None:
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_lower_precision_computes_nearly_the_same(precision: Precision) -> None:
-    _, wanted = learnt_alone("normed", 1)
+    _, wanted = learned_alone("normed", 1)
     low = make_plan(5, 3, devices=("cuda:0", "cpu")).model_copy(update={"precision": precision})
     with deploy(low, FakeDevices()) as deployment:
         if precision == "fp16":  # its scale begins so high that the first steps are lost in finding it
@@ -342,7 +342,7 @@ def test_a_batch_smaller_than_the_clones() -> None:
         torch.testing.assert_close(parameter.grad, original.grad)
 
 
-def test_an_eval_copy_has_the_learnt_values_and_is_not_trained() -> None:
+def test_an_eval_copy_has_the_learned_values_and_is_not_trained() -> None:
     with deploy(make_plan(5, 3, devices=("cuda:0", "cpu")), FakeDevices()) as deployment:
         task = deployment.setup_module(learning.make_task("normed"))
         learning.learn(deployment, task)

@@ -47,7 +47,7 @@ class Detection(DetectionTask):
 
 
 PLAIN: dict[str, type[nn.Module]] = {"dropping": Dropping, "ssdlite": Detection}
-KINDS = ("fc", "cnn", "rows", "text", "hinge", "penalised")
+KINDS = ("fc", "cnn", "rows", "text", "hinge", "penalized")
 
 
 def make_plan(replicas: int, *, batch_norm: BatchNorm = "first", **settings: Any) -> Plan:
@@ -77,7 +77,7 @@ def make_batch(name: str, step: int) -> Batch:
 
 
 def learn(name: str, deployment: Deployment) -> str:
-    """Return a digest of what is learnt, and of all losses and norms on the way. The last step is done by
+    """Return a digest of what is learned, and of all losses and norms on the way. The last step is done by
     every replica alone: each has all that it needs.
     """
     task = deployment.setup_module(make_task(name))
@@ -116,7 +116,7 @@ def learn_all(plan: Plan, group: ReplicaGroup, file: Path) -> None:
     torch.save(digests, file)
 
 
-def learnt_by(plan: Plan, folder: Path) -> list[Digests]:
+def learned_by(plan: Plan, folder: Path) -> list[Digests]:
     folder.mkdir()
     return in_all_processes(plan, partial(learn_all, plan), folder)
 
@@ -125,7 +125,7 @@ def test_one_to_four_replicas_learn_the_same_bits(tmp_path: Path) -> None:
     learn_all(make_plan(1), ReplicaGroup(), tmp_path / "alone.pt")
     alone: Digests = torch.load(tmp_path / "alone.pt", weights_only=True)
     for num in (2, 3, 4):
-        for digests in learnt_by(make_plan(num), tmp_path / f"{num}"):
+        for digests in learned_by(make_plan(num), tmp_path / f"{num}"):
             assert digests == alone, f"{num} replicas"
 
 

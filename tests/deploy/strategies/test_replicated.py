@@ -1,4 +1,4 @@
-"""Every strategy of several processes learns what one clone does, and goes on from what another learnt."""
+"""Every strategy of several processes learns what one clone does, and goes on from what another learned."""
 
 from __future__ import annotations
 
@@ -89,8 +89,11 @@ Scene = tuple[str, Callable[[nn.Module], Optimizer], Callable[[Deployment, nn.Mo
 
 def scenes(saved: Path) -> dict[str, Scene]:
     """All scenes play in one set of processes: starting them takes long."""
-    learnt: dict[str, Scene] = {name: (name, descent, learn) for name in learning.TASKS}
-    return learnt | {"begun": ("idle", momentum, begin), "gone on": ("idle", momentum, partial(go_on, saved))}
+    learned: dict[str, Scene] = {name: (name, descent, learn) for name in learning.TASKS}
+    return learned | {
+        "begun": ("idle", momentum, begin),
+        "gone on": ("idle", momentum, partial(go_on, saved)),
+    }
 
 
 def play(scene: Scene, plan: Plan, group: ReplicaGroup) -> Any:
@@ -117,7 +120,7 @@ def _disturbed(task: nn.Module, rank: int) -> nn.Module:
 
 
 @cache
-def learnt_alone(name: str, accumulation: int) -> tuple[dict[str, Tensor], list[float]]:
+def learned_alone(name: str, accumulation: int) -> tuple[dict[str, Tensor], list[float]]:
     with deploy(plan_of(BATCH, accumulation=accumulation)) as deployment:
         task = deployment.setup_module(learning.make_task(name))
         losses, norms = learning.learn(deployment, task)
@@ -140,7 +143,7 @@ def test_any_number_of_replicas_with_any_shares_learn_the_same(
     gone_on = play(scenes(tmp_path / "several.pt")["gone on"], alone, ReplicaGroup())
     assert gone_on == pytest.approx(after, rel=1e-5)
     for name in learning.TASKS:
-        wanted, numbers = learnt_alone(name, accumulation)
+        wanted, numbers = learned_alone(name, accumulation)
         first = results[0][name][0]
         for state, own_numbers in (replica[name] for replica in results):
             assert own_numbers == pytest.approx(numbers, rel=1e-5)

@@ -40,7 +40,7 @@ def evaluated(target: Target, findings: Sequence[Found], *, key: str = "odd") ->
 
 
 def honest(key: str, *, score: float = 0.9) -> EvaluatedImage:
-    """Every class labelled once, and found."""
+    """Every class labeled once, and found."""
     boxes = [LEFT, RIGHT, (10.0, 100.0, 60.0, 180.0)]
     return evaluated(
         Target.of(boxes, [0, 1, 2]), [(box, label, score) for label, box in enumerate(boxes)], key=key
@@ -138,7 +138,7 @@ def test_worst_first_and_no_more_than_the_limit_of_each_kind() -> None:
 
 
 @pytest.mark.parametrize("score", [0.02, 0.97])
-def test_a_detector_that_has_learnt_nothing_is_not_listened_to(score: float) -> None:
+def test_a_detector_that_has_learned_nothing_is_not_listened_to(score: float) -> None:
     draw = np.random.default_rng(0)
     images = []
     for i in range(30):

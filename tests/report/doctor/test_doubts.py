@@ -17,4 +17,4 @@ def test_suspects_in_words() -> None:
         score=0.999,
         loss=1.0,
     )
-    assert sentence(suspect) == "labelled 'tea'; the detector is 99 % sure of it, but elsewhere"
+    assert sentence(suspect) == "labeled 'tea'; the detector is 99 % sure of it, but elsewhere"

@@ -106,7 +106,7 @@ def test_a_page_says_how_it_was_made(page: Any) -> None:
 
 def test_names_stand_on_the_page_as_they_are(hostile: Diagnosis, read_page: Any) -> None:
     page = read_page(doctor_page(hostile, command=""))
-    assert f"labelled '{HOSTILE}'; the detector is 97 % sure of '{HOSTILE}'" in page.text
+    assert f"labeled '{HOSTILE}'; the detector is 97 % sure of '{HOSTILE}'" in page.text
     assert page.text.count(HOSTILE) > 2 * len(MEANINGS)
     assert all(meaning in page.text for meaning in MEANINGS.values())
 

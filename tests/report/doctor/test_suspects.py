@@ -1,4 +1,4 @@
-"""A whole set held against what a run has learnt."""
+"""A whole set held against what a run has learned."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from boxcrew.train.output.screen import Screen
 
 
 def test_a_run_of_a_few_steps_goes_through(tiny_run: Path, tiny_set: Path) -> None:
-    """It has learnt nothing, so it says nothing; classes that it does not know are no matter."""
+    """It has learned nothing, so it says nothing; classes that it does not know are no matter."""
     source = open_source(tiny_set)
     assert find_suspects(tiny_run, source, Screen(), device="cpu") == ()
     source.classes = (*source.classes, "unheard of")

@@ -57,7 +57,7 @@ def test_cells_are_as_dark_as_their_share(report_of: Any, read_png: Any, tmp_pat
         plot_confusion(replace(report, confusion=counts), tmp_path / f"{name}.png")
         pixels = read_png(tmp_path / f"{name}.png").astype(int)
         is_dark = (pixels[..., 0] > 90) & (pixels[..., 2] < 40)  # blue
-        is_dark[:, int(0.88 * is_dark.shape[1]) :] = False  # the colour bar
+        is_dark[:, int(0.88 * is_dark.shape[1]) :] = False  # the color bar
         places = np.argwhere(is_dark)
         assert len(places) > 0.03 * is_dark.size
         missed_is_dark.append(places[:, 1].mean() / is_dark.shape[1])

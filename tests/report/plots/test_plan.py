@@ -132,8 +132,8 @@ def draw(tmp_path: Path) -> Iterator[Draw]:
         yield plot
 
 
-def count_of(pixels: Any, colour: str) -> int:
-    blue, green, red = (int(colour[i : i + 2], 16) for i in (5, 3, 1))
+def count_of(pixels: Any, color: str) -> int:
+    blue, green, red = (int(color[i : i + 2], 16) for i in (5, 3, 1))
     return int((abs(pixels.astype(int) - (blue, green, red)).max(axis=2) <= 2).sum())
 
 
@@ -189,7 +189,7 @@ def test_all_kinds_are_drawn() -> None:
 def test_bars_are_as_long_as_the_share(draw: Draw, read_png: Any, tmp_path: Path) -> None:
     counts = []
     for activations in (11, 15, 19, 23):  # as many digits, so that the words leave as much room
-        draw(prediction_of([memory_of(activations=activations * GIB)]))  # its colour: SERIES[4]
+        draw(prediction_of([memory_of(activations=activations * GIB)]))  # its color: SERIES[4]
         counts.append(count_of(read_png(tmp_path / "plan.png"), SERIES[4]))
     more = [after - before for before, after in pairwise(counts)]
     assert more[0] > 2000

@@ -217,7 +217,7 @@ class Network:
 
     @property
     def buffers(self) -> int:
-        """Running means and variances, and a counter of each; how images are normalised; default boxes."""
+        """Running means and variances, and a counter of each; how images are normalized; default boxes."""
         norms = sum(8 * layer.outputs + 8 for layer in self.layers if layer.norm)
         return norms + 2 * 4 * 3 + 4 * 4 * self.num_anchors
 
@@ -317,7 +317,7 @@ def lite_layers() -> Iterator[Layer]:
 def ssdlite320() -> Network:
     return Network(
         layers=[*mobilenet_layers(), *lite_layers()],
-        maps=[(3, 320), *squeeze_maps()],  # the first: the normalised image
+        maps=[(3, 320), *squeeze_maps()],  # the first: the normalized image
         num_anchors=LITE_BOXES * sum(side**2 for _, side in LITE_LEVELS),
     )
 
@@ -354,7 +354,7 @@ def ssd_layers() -> Iterator[Layer]:
 
 
 def ssd300() -> Network:
-    """Poolings keep their results and places, of 8 bytes each; conv4_3's normalisation lengths before and
+    """Poolings keep their results and places, of 8 bytes each; conv4_3's normalization lengths before and
     after they are kept from zero, quotients and products, and has a weight for each channel.
     """
     pooled = [(channels, side) for channels, side in POOLED for _ in range(3)]

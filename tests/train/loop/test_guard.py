@@ -142,7 +142,7 @@ def test_a_spike_is_told_from_what_is_usual() -> None:
 
 
 def test_what_was_usual_at_first_is_never_too_much() -> None:
-    """One hard sample, where nearly all is learnt."""
+    """One hard sample, where nearly all is learned."""
     guard = Guard(GuardConfig(window=3, spike=10), warn=print, last_good=lambda before: None)
     for loss in (2.3, 2.2, 2.1, 0.001, 0.001, 0.001):
         guard.record_success({"train": loss})

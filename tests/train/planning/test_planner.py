@@ -121,7 +121,7 @@ def test_the_next_plan_knows_how_far_off_this_one_was(machine: Machine, slower: 
     assert predicted.on(plan.clones[0].device).measurable == pytest.approx(first.peak_bytes, rel=0.05)
 
 
-def test_nothing_is_learnt_while_others_are_at_work() -> None:
+def test_nothing_is_learned_while_others_are_at_work() -> None:
     busy = CPU.model_copy(update={"busy_cores": 2.0, "cores": 3.5})
     usual = planner(busy)
     plan = usual.plan()

@@ -144,7 +144,7 @@ def is_early(name: str) -> bool:
 
 
 def test_a_recipe_with_frozen_layers_has_fewer_gradients(data: DetectionData) -> None:
-    """`ssdlite`: its early layers are never learnt. Adam keeps two slots, and averages are kept of all."""
+    """`ssdlite`: its early layers are never learned. Adam keeps two slots, and averages are kept of all."""
     small = {"detector": {"backbone": "mobilenetv3_small_050", "size": 64}}
     config = RECIPES.get("ssdlite")().changed(small)
     data = replace(data, config=require_detection(config.task))

@@ -138,7 +138,7 @@ def test_strict_stops_at_what_is_more_than_noted(folder: Path) -> None:
     assert caught.value.exit_code == 3
 
 
-def test_a_set_without_a_box_cannot_be_learnt_from(tmp_path: Path) -> None:
+def test_a_set_without_a_box_cannot_be_learned_from(tmp_path: Path) -> None:
     source = DrawnSource.open(tmp_path)
 
     def without(record: Record) -> Record:

@@ -67,7 +67,7 @@ def num_judged(config: ValConfig) -> dict[str, int]:
 def write_trees(file: Path, oaks: int, elms: int) -> Path:
     rows = [f"{10 + index / 7},green,{'oak' if index < oaks else 'elm'}" for index in range(oaks + elms)]
     file.parent.mkdir(exist_ok=True)
-    file.write_text("\n".join(["height,colour,kind", *rows]) + "\n")
+    file.write_text("\n".join(["height,color,kind", *rows]) + "\n")
     return file
 
 

@@ -1,7 +1,7 @@
 """Activation checkpointing: forward keeps only the inputs of the units of a network, and backward computes
 their activations again. Less memory for more time.
 
-What is learnt is the same to the bit. A unit's second run begins with the buffers (statistics of BatchNorms)
+What is learned is the same to the bit. A unit's second run begins with the buffers (statistics of BatchNorms)
 and the state of random numbers that its first began with, and changes neither.
 """
 

@@ -20,7 +20,7 @@ from boxcrew.core.types import Bools, Ints
 from boxcrew.data.checks.box_repair import Box, Floats64
 from boxcrew.data.checks.problem import Problem, ProblemKind, first_problem
 from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions, BoxOrder
-from boxcrew.data.detection.making_records import AS_THEY_ARE, PendingImage, Reading, make_records
+from boxcrew.data.detection.record_builder import AS_THEY_ARE, PendingImage, Reading, make_records
 from boxcrew.data.detection.records import Records
 from boxcrew.data.detection.source import SPLITS, Source
 from boxcrew.data.folders import split_of_path
@@ -177,8 +177,10 @@ class Collector:
         """Return the records of each split and all problems. A missing val split is drawn from train."""
         made = make_records(self._entries, reading)
         root = str(self.root)
-        causes = [Problem("cause", root, each.message, "noted", value=each.settings) for each in made.causes]
-        problems = [*causes, *made.problems]
+        mismatches = [
+            Problem("cause", root, each.message, "noted", value=each.settings) for each in made.mismatches
+        ]
+        problems = [*mismatches, *made.problems]
         splits = made.by_split()
         train = splits.get("train")
         if not train:

@@ -74,7 +74,7 @@ class NamedSource(AnnotatedSource):
                 message = f"{collector.relative_path(image)} is not annotated yet"
                 collector.leave_out("image-without-annotation", file, message, at=annotation.at)
             else:
-                objects = tuple(_labelled(annotation.objects, labels, file, collector))
+                objects = tuple(_labeled(annotation.objects, labels, file, collector))
                 collector.add(_with_labels(annotation, file, image, objects), split)
         if path.is_dir():
             report_unlisted(root, collector, known={image for _, image in located})
@@ -118,7 +118,7 @@ def _with_splits(
             yield annotation, image, split
 
 
-def _labelled(
+def _labeled(
     objects: Sequence[NamedObject], labels: dict[str, int], file: str, collector: Collector
 ) -> Iterator[Object]:
     for name, obj in objects:

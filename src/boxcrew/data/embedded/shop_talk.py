@@ -17,7 +17,7 @@ class Product(NamedTuple):
     plural: str
     price: int  # euros each
     location: str
-    colours: tuple[str, ...]
+    colors: tuple[str, ...]
 
 
 PRODUCTS = (
@@ -34,7 +34,7 @@ PRODUCTS = (
     Product("kettle", "kettles", 28, "on the lowest shelf", ("white", "red")),
     Product("notebook", "notebooks", 4, "on the table in the middle", ("red", "green", "black")),
 )
-COLOURS = ("red", "blue", "green", "yellow", "black", "white")
+COLORS = ("red", "blue", "green", "yellow", "black", "white")
 _NUMBERS = ("no", "one", "two", "three", "four", "five")
 _GREETINGS = ("Good morning.", "Good afternoon.", "Hello.", "Excuse me, please.")
 _PRICE_QUESTIONS = ("How much is one?", "How much is it?", "What does it cost?")
@@ -56,48 +56,48 @@ def write_shop_talk(num_characters: int, *, seed: int) -> str:
 
 
 def _dialog(rng: np.random.Generator) -> Iterator[str]:
-    product, colour = _pick(rng, PRODUCTS), _pick(rng, COLOURS)
-    yield f"Customer: {_pick(rng, _GREETINGS)} {_question(rng, product, colour)}"
-    if colour not in product.colours:
-        colours = f"{', '.join(product.colours[:-1])} and {product.colours[-1]}"
-        yield f"Clerk: I am sorry, we have no {colour} {product.plural}. They come in {colours}."
+    product, color = _pick(rng, PRODUCTS), _pick(rng, COLORS)
+    yield f"Customer: {_pick(rng, _GREETINGS)} {_question(rng, product, color)}"
+    if color not in product.colors:
+        colors = f"{', '.join(product.colors[:-1])} and {product.colors[-1]}"
+        yield f"Clerk: I am sorry, we have no {color} {product.plural}. They come in {colors}."
         if rng.random() < 0.4:
             yield "Customer: What a pity. Goodbye."
             return
-        colour = _pick(rng, product.colours)
-        yield f"Customer: Then I would like a {colour} one. Where do I find it?"
-    yield f"Clerk: The {colour} {product.plural} are {product.location}{_neighbour(rng, product)}."
+        color = _pick(rng, product.colors)
+        yield f"Customer: Then I would like a {color} one. Where do I find it?"
+    yield f"Clerk: The {color} {product.plural} are {product.location}{_neighbor(rng, product)}."
     if rng.random() < 0.6:
         answer = _pick(rng, ("It costs", "It is", f"One {product.singular} costs"))
         yield f"Customer: {_pick(rng, _PRICE_QUESTIONS)}"
         yield f"Clerk: {answer} {product.price} euros."
-    yield from _sale(rng, product, colour)
+    yield from _sale(rng, product, color)
 
 
-def _question(rng: np.random.Generator, product: Product, colour: str) -> str:
+def _question(rng: np.random.Generator, product: Product, color: str) -> str:
     ways = (
-        f"Do you have a {colour} {product.singular}?",
-        f"I am looking for a {colour} {product.singular}.",
-        f"Where are the {colour} {product.plural}?",
-        f"Do you sell {colour} {product.plural}?",
+        f"Do you have a {color} {product.singular}?",
+        f"I am looking for a {color} {product.singular}.",
+        f"Where are the {color} {product.plural}?",
+        f"Do you sell {color} {product.plural}?",
     )
     return _pick(rng, ways)
 
 
-def _neighbour(rng: np.random.Generator, product: Product) -> str:
+def _neighbor(rng: np.random.Generator, product: Product) -> str:
     """Sometimes name another product at the same location."""
     neighbors = [near for near in PRODUCTS if near.location == product.location and near != product]
     return f", next to the {_pick(rng, neighbors).plural}" if neighbors and rng.random() < 0.7 else ""
 
 
-def _sale(rng: np.random.Generator, product: Product, colour: str) -> Iterator[str]:
+def _sale(rng: np.random.Generator, product: Product, color: str) -> Iterator[str]:
     count = int(rng.integers(0, len(_NUMBERS)))
     if count == 0:
         yield f"Customer: {_pick(rng, _REFUSALS)}"
     else:
         noun = product.singular if count == 1 else product.plural
         verb = "costs" if count == 1 else "cost"
-        yield f"Customer: I will take {_NUMBERS[count]} {colour} {noun}."
+        yield f"Customer: I will take {_NUMBERS[count]} {color} {noun}."
         yield f"Clerk: {_NUMBERS[count].capitalize()} {noun} {verb} {count * product.price} euros."
         yield f"Customer: {_pick(rng, _PAYMENTS)} {_pick(rng, _THANKS)}"
     yield f"Clerk: {_pick(rng, _FAREWELLS)}"

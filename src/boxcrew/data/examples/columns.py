@@ -92,7 +92,7 @@ def require_columns(table: Table, columns: Sequence[Column]) -> None:
     absent = [column["name"] for column in columns if column["name"] not in table.names]
     if absent:
         noun, were = ("column", "was") if len(absent) == 1 else ("columns", "were")
-        message = f"{table.file}: has no {noun} {', '.join(map(repr, absent))}, which {were} learnt from"
+        message = f"{table.file}: has no {noun} {', '.join(map(repr, absent))}, which {were} learned from"
         raise DataError(message, advice=suggest(absent[0], table.names))
 
 

@@ -1,4 +1,4 @@
-"""The types of labelled data sets: `ExampleSplit` (a split), `ExampleSet` and `ExampleFormat`."""
+"""The types of labeled data sets: `ExampleSplit` (a split), `ExampleSet` and `ExampleFormat`."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ class ExampleSplit(ABC):
         count = min(num, len(self))
         ends = np.arange(count + 1) * len(self) // count
         indices = np.random.default_rng(0).integers(ends[:-1], ends[1:])
-        return Relabelled(self, self.labels[indices], indices)
+        return Relabeled(self, self.labels[indices], indices)
 
 
-class Relabelled(ExampleSplit):
+class Relabeled(ExampleSplit):
     """All or some samples of another split, with new labels."""
 
     def __init__(self, examples: ExampleSplit, labels: Ints, chosen: Ints | None = None) -> None:
@@ -100,8 +100,8 @@ class Relabelled(ExampleSplit):
     def cached_bytes(self) -> int:
         return self._examples.cached_bytes * len(self) // max(1, len(self._examples))
 
-    def with_cache(self, num_bytes: int) -> Relabelled:
-        return Relabelled(self._examples.with_cache(num_bytes), self.labels, self._chosen)
+    def with_cache(self, num_bytes: int) -> Relabeled:
+        return Relabeled(self._examples.with_cache(num_bytes), self.labels, self._chosen)
 
 
 class InMemory(ExampleSplit):
@@ -217,7 +217,7 @@ class ExampleSet:
 
 
 class ExampleFormat(Format):
-    """A storage format of labelled data sets."""
+    """A storage format of labeled data sets."""
 
     name: ClassVar[str]  # the name it is registered under
     reads_boxes: ClassVar[bool] = False  # from annotation files

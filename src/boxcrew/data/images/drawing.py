@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from boxcrew.core.types import Floats, Image
 
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 """RGB, 0..255."""
 
 # The first classes get the seven colors of Okabe and Ito and a dark red, which people with any kind of color
 # vision can distinguish.
-_FIRST: tuple[Colour, ...] = (
+_FIRST: tuple[Color, ...] = (
     (230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66),
     (0, 114, 178), (213, 94, 0), (204, 121, 167), (136, 34, 85),
 )  # fmt: skip
@@ -28,7 +28,7 @@ _CELL = 640  # longest side of a cell of a sheet, in pixels
 
 
 @lru_cache(maxsize=1024)
-def class_colour(label: int) -> Colour:
+def class_color(label: int) -> Color:
     """Return the color of a class in every image and plot."""
     if label < len(_FIRST):
         return _FIRST[label]
@@ -63,10 +63,10 @@ def draw_boxes(
         order = np.argsort(values, kind="stable")
     pen, canvas = _Pen.for_image(image), np.ascontiguousarray(image).copy()
     for i in order:
-        _draw_frame(canvas, corners[i], class_colour(numbers[i]), pen.width)
+        _draw_frame(canvas, corners[i], class_color(numbers[i]), pen.width)
     tags = _choose_tags(canvas, [(corners[i], names[i]) for i in order[::-1]], pen)[::-1]
     for i, tag in zip(order, tags, strict=True):  # after all frames, so that no line crosses a name
-        _draw_tag(canvas, tag, class_colour(numbers[i]), pen)
+        _draw_tag(canvas, tag, class_color(numbers[i]), pen)
     return canvas
 
 
@@ -103,11 +103,11 @@ class _Pen:
         return cls(width=width, scale=scale, stroke=stroke, margin=margin)
 
 
-def _draw_frame(canvas: Image, box: Floats, colour: Colour, width: int) -> None:
+def _draw_frame(canvas: Image, box: Floats, color: Color, width: int) -> None:
     left, top, right, bottom = _pixels(box, canvas)
     x, y = (min(width, max(1, side // 2)) for side in (right - left, bottom - top))
-    canvas[top : top + y, left:right] = canvas[bottom - y : bottom, left:right] = colour
-    canvas[top:bottom, left : left + x] = canvas[top:bottom, right - x : right] = colour
+    canvas[top : top + y, left:right] = canvas[bottom - y : bottom, left:right] = color
+    canvas[top:bottom, left : left + x] = canvas[top:bottom, right - x : right] = color
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,12 +149,12 @@ def _choices(canvas: Image, box: Floats, name: str, pen: _Pen) -> list[_Tag]:
     return [_Tag(text=text, left=x, top=y, width=width, height=height) for y in rows for x in columns]
 
 
-def _draw_tag(canvas: Image, tag: _Tag, colour: Colour, pen: _Pen) -> None:
-    canvas[tag.top : tag.top + tag.height, tag.left : tag.left + tag.width] = colour
+def _draw_tag(canvas: Image, tag: _Tag, color: Color, pen: _Pen) -> None:
+    canvas[tag.top : tag.top + tag.height, tag.left : tag.left + tag.width] = color
     descent = cv2.getTextSize("g", _FONT, pen.scale, pen.stroke)[1]
     origin = (tag.left + pen.margin, tag.top + tag.height - descent - pen.margin // 2)
     # The relative luminance, 0..1: above 0.18 black has more contrast than white (WCAG 2).
-    red, green, blue = ((value / 255) ** 2.2 for value in colour)
+    red, green, blue = ((value / 255) ** 2.2 for value in color)
     ink = (0, 0, 0) if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 else (255, 255, 255)
     cv2.putText(canvas, tag.text, origin, _FONT, pen.scale, ink, pen.stroke, cv2.LINE_AA)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from boxcrew.core.boxes import centres_inside, clip
+from boxcrew.core.boxes import centers_inside, clip
 from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Bools, Target
 from boxcrew.data.transforms.view import Pair, View, move_boxes
@@ -135,7 +135,7 @@ class Jitter:
 
 def _crop(scene: Scene, window: Doubles) -> Scene:
     x0, y0, x1, y1 = (int(edge) for edge in window)
-    kept = replace(scene, target=scene.target.select(centres_inside(scene.target.boxes, window)))
+    kept = replace(scene, target=scene.target.select(centers_inside(scene.target.boxes, window)))
     return clipped(kept.then(shift=(-x0, -y0), size=(x1 - x0, y1 - y0)))
 
 
@@ -206,7 +206,7 @@ class Tile:
         shift = (round(left * (self.width - w)), round(top * (self.height - h)))
         scale = (w / view.width, h / view.height)
         scene = scene.then(scale=scale, shift=shift, size=(self.width, self.height))
-        visible = centres_inside(scene.target.boxes, (0, 0, self.width, self.height))
+        visible = centers_inside(scene.target.boxes, (0, 0, self.width, self.height))
         return clipped(replace(scene, target=scene.target.select(visible)))
 
 

@@ -53,10 +53,10 @@ def _cut_rectangles(
 ) -> tuple[Tensor, Tensor]:
     """Replace rectangles, clipped to the image."""
     sides = np.array(inputs.shape[-2:])
-    centres = rng.random((len(inputs), 2))
+    centers = rng.random((len(inputs), 2))
     half = np.sqrt(1 - wanted)[:, None] / 2
-    starts = np.rint(np.maximum(centres - half, 0) * sides).astype(np.int64)
-    ends = np.rint(np.minimum(centres + half, 1) * sides).astype(np.int64)
+    starts = np.rint(np.maximum(centers - half, 0) * sides).astype(np.int64)
+    ends = np.rint(np.minimum(centers + half, 1) * sides).astype(np.int64)
     mixed = inputs.clone()
     # NumPy copies small rectangles many times as fast as torch.
     pixels, originals = mixed.numpy(), inputs.numpy()

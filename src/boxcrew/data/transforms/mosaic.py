@@ -15,7 +15,7 @@ from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Floats, Image, Sample, Target
 from boxcrew.data.transforms.view import move_boxes
 
-_CENTRE = (0.25, 0.75)  # of the canvas, where the four tiles of a mosaic may meet
+_CENTER = (0.25, 0.75)  # of the canvas, where the four tiles of a mosaic may meet
 _BLEND = 8.0  # both parameters of the beta distribution of shares: most are from 0.3 to 0.7
 _MAX_PASTED = 3  # objects pasted into a sample
 _PLACES_TRIED = 8  # for each of them
@@ -57,7 +57,7 @@ def mosaic_places(canvas: Extent, rng: np.random.Generator) -> tuple[MosaicCell,
     """Return the four places of a mosaic on a canvas of this (width, height): its quarters, but that they
     meet at a random point near the center.
     """
-    x, y = (round(share * side) for share, side in zip(rng.uniform(*_CENTRE, 2), canvas, strict=True))
+    x, y = (round(share * side) for share, side in zip(rng.uniform(*_CENTER, 2), canvas, strict=True))
     columns, rows = ((0, x), (x, canvas[0])), ((0, y), (y, canvas[1]))
     return tuple(
         MosaicCell(left=left, top=top, right=right, bottom=bottom)

@@ -13,7 +13,7 @@ from boxcrew.core.config import Config, commas
 from boxcrew.core.errors import DataError
 from boxcrew.core.input_size import Extent, InputSize
 from boxcrew.core.types import Image, Target
-from boxcrew.data.transforms.colour import PhotometricDistortion
+from boxcrew.data.transforms.color import PhotometricDistortion
 from boxcrew.data.transforms.geometry import (
     Expand,
     Geometry,
@@ -54,7 +54,7 @@ class TransformsConfig(Config):
     """Mild zoom in or out, off center: 0.2 zooms by a factor of up to 1.2."""
     flip: Probability = 0.5
     """Probability that an image is mirrored."""
-    colour: float = Field(default=1.0, ge=0, le=2)
+    color: float = Field(default=1.0, ge=0, le=2)
     """Strength of the photometric distortion; 0 turns it off."""
     fill: Annotated[tuple[Level, Level, Level], commas] = (123, 117, 104)
     """RGB color where there is no image."""
@@ -81,7 +81,7 @@ class Pipeline:
     geometry: tuple[Geometry, ...]
     size: InputSize
     resize: Resize
-    colour: PhotometricDistortion | None
+    color: PhotometricDistortion | None
     fill: tuple[int, int, int]
     canvas: Extent | None = None  # (width, height) of the input; None: as large as each image needs
     tile: Extent | None = None  # (width, height) of the region of a mosaic to make; None: the full input
@@ -155,9 +155,9 @@ class Pipeline:
     def render(self, image: Image, view: View, rng: np.random.Generator, *, reduction: int = 1) -> Image:
         """Return the input; `reduction` is the factor by which `image` was reduced in reading."""
         pixels = view.resample(image, reduction=reduction)
-        if self.colour is not None:
+        if self.color is not None:
             # Before the fill is added: as in the paper, the fill stays the mean color.
-            pixels = self.colour(pixels, rng)
+            pixels = self.color(pixels, rng)
         return view.pad(pixels, self.fill)
 
 
@@ -180,10 +180,10 @@ def train_pipeline(config: TransformsConfig, size: InputSize) -> Pipeline:
         steps.append(Jitter(limit=config.jitter))
     if config.flip > 0:
         steps.append(HorizontalFlip(p=config.flip))
-    colour = PhotometricDistortion(strength=config.colour) if config.colour > 0 else None
-    return Pipeline(geometry=tuple(steps), size=size, resize=config.resize, colour=colour, fill=config.fill)
+    color = PhotometricDistortion(strength=config.color) if config.color > 0 else None
+    return Pipeline(geometry=tuple(steps), size=size, resize=config.resize, color=color, fill=config.fill)
 
 
 def eval_pipeline(config: TransformsConfig, size: InputSize) -> Pipeline:
     """Return a pipeline that only resizes, to the largest of several sizes."""
-    return Pipeline(geometry=(), size=size.largest, resize=config.resize, colour=None, fill=config.fill)
+    return Pipeline(geometry=(), size=size.largest, resize=config.resize, color=None, fill=config.fill)

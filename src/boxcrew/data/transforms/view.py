@@ -93,7 +93,7 @@ class Axis:
             count=(far - near) // reduction,
             reduction=reduction,
             step=1 / (self.scale * reduction),
-            # Both libraries number pixels by their centres, hence the two halves.
+            # Both libraries number pixels by their centers, hence the two halves.
             offset=((start + 0.5 - self.shift) / self.scale - near) / reduction - 0.5,
         )
 

@@ -19,7 +19,7 @@ _TITLES: dict[SuspectKind, str] = {
     "missing-label": "Perhaps a missing label",
     "wrong-class": "Perhaps the wrong class",
     "wrong-box": "Perhaps a wrong box",
-    "unfindable": "Labelled, but not found",
+    "unfindable": "Labeled, but not found",
 }
 
 
@@ -65,7 +65,7 @@ def suspects_section(diagnosis: Diagnosis, *, workers: int) -> Html:
         f"Labels that the detector of {diagnosis.run} contradicts, the most doubtful first. Either may be "
         "right: a detector makes errors of its own, and repeats those that it has learned."
     )
-    parts = [element("p", text), legend((_LABEL, "as labelled"), (_DETECTED, "as found"))]
+    parts = [element("p", text), legend((_LABEL, "as labeled"), (_DETECTED, "as found"))]
     records = {record.key: record for record in diagnosis.records}
     for kind in KINDS:
         if members := [suspect for suspect in suspects if suspect.kind == kind]:
@@ -100,10 +100,10 @@ def sentence(suspect: Suspect) -> str:
     sure = f"{min(suspect.score, 0.99):.0%} sure".replace("%", " %")
     match suspect.kind:
         case "missing-label":
-            return f"not labelled; the detector is {sure} of '{suspect.detected}'"
+            return f"not labeled; the detector is {sure} of '{suspect.detected}'"
         case "wrong-class":
-            return f"labelled '{suspect.label}'; the detector is {sure} of '{suspect.detected}'"
+            return f"labeled '{suspect.label}'; the detector is {sure} of '{suspect.detected}'"
         case "wrong-box":
-            return f"labelled '{suspect.label}'; the detector is {sure} of it, but elsewhere"
+            return f"labeled '{suspect.label}'; the detector is {sure} of it, but elsewhere"
         case "unfindable":
-            return f"labelled '{suspect.label}'; the detector finds no such object here"
+            return f"labeled '{suspect.label}'; the detector finds no such object here"

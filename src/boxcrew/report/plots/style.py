@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from boxcrew.data.images.drawing import class_colour
+from boxcrew.data.images.drawing import class_color
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,7 +69,7 @@ def dress(axes: Axes, *, title: str = "", x: str = "", y: str = "", pad: float =
 
 def class_hex(label: int) -> str:
     """Return the color that the class also has in drawn images."""
-    return "#{:02x}{:02x}{:02x}".format(*class_colour(label))
+    return "#{:02x}{:02x}{:02x}".format(*class_color(label))
 
 
 def shorten(name: str, limit: int = 22) -> str:

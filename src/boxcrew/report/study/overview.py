@@ -31,8 +31,8 @@ def header(report: StudyReport) -> Html:
 
 
 def summary_section(report: StudyReport) -> Html:
-    """Return the verdict, the results of the best settings and of the recipe, and what is not over yet."""
-    sentence = report.verdict.sentence
+    """Return the conclusion, the results of the best settings and of the recipe, and what is not over yet."""
+    sentence = report.conclusion.sentence
     notes = []
     if report.state != "finished":
         state = "goes on" if report.state == "running" else "was stopped before its end"
@@ -44,7 +44,7 @@ def summary_section(report: StudyReport) -> Html:
         notes.append(element("p", f"This study {state}: all below is what it has found so far.", *go_on))
     if report.stopped_because is not None:
         notes.append(element("p", f"The search ended because {report.stopped_because}.", class_="note"))
-    mood = "bad" if report.best is None else _MOODS[report.verdict.clear]
+    mood = "bad" if report.best is None else _MOODS[report.conclusion.clear]
     return element(
         "section",
         element("h2", f"{sentence[:1].upper()}{sentence[1:]}."),

@@ -94,7 +94,7 @@ class OnTest(Config):
     numbers: dict[str, dict[str, Any]]
 
 
-class Verdict(Config):
+class Conclusion(Config):
     """The answer to whether the best settings are clearly better than the recipe's; None: nobody can say."""
 
     clear: bool | None
@@ -153,7 +153,7 @@ class StudyReport(Config):
     space: tuple[DimensionReport, ...]
     recipe: RecipeReport
     best: BestReport | None
-    verdict: Verdict
+    conclusion: Conclusion
     test: OnTest | None
     counts: Counts
     importance: Importance | None

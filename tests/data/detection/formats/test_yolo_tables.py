@@ -43,7 +43,7 @@ GOOD = b"1 .5 .5 .1 .1\n2 .5 .5 .2 .2\n"
         b"1 .5 .5 .1 .1 .5\n1 .5 .5 .1 .1\n", b"1 .5 .5 .1 .1 .5\n10 .5 .5 .1 .1 .5\n",
     ],
 )  # fmt: skip
-def test_other_files_are_left_aside_and_spoil_no_neighbour(text: bytes) -> None:
+def test_other_files_are_left_aside_and_spoil_no_neighbor(text: bytes) -> None:
     first, middle, last = read_tables([GOOD, text, GOOD], 10).tables
     assert middle is None
     for table in (first, last):

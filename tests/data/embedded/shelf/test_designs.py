@@ -46,7 +46,7 @@ def test_the_painting_fills_the_outline(design: Design) -> None:
 
 
 @pytest.mark.parametrize("design", DESIGNS)
-def test_a_design_varies_in_colour(design: Design) -> None:
+def test_a_design_varies_in_color(design: Design) -> None:
     outline = design.outline((0.5, 0.5, 0.5, 0.5))
     vertices = np.concatenate(outline)
     pose = unit_pose(vertices).scaled(60, np.array([32.0, 32.0]))

@@ -12,7 +12,7 @@ from boxcrew.data.embedded.shelf.geometry import band, mirrored, points, rounded
 SMALL = st.floats(-0.3, 0.3)
 
 
-def test_an_untilted_pose_centres_and_scales_to_one() -> None:
+def test_an_untilted_pose_centers_and_scales_to_one() -> None:
     pose = unit_pose(points((10, 20), (110, 70)))
     corners = pose.apply(points((10, 20), (110, 70)))
     np.testing.assert_allclose(corners, [(-0.5, -0.25), (0.5, 0.25)])

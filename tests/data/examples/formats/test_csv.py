@@ -44,7 +44,7 @@ def whole(opened: ExampleSet, split: str) -> np.ndarray:
     return part.fetch(range(len(part))).inputs
 
 
-def test_numbers_are_standardised_by_training_rows_and_words_become_features(tmp_path: Path) -> None:
+def test_numbers_are_standardized_by_training_rows_and_words_become_features(tmp_path: Path) -> None:
     opened = open_examples(write(tmp_path / "a.csv", *plain_rows(50)), ExampleOptions(seed=1))
     assert (opened.kind, opened.shape, opened.classes) == ("numbers", (3,), ("a", "b"))
     assert {name: len(part) for name, part in opened.splits.items()} == {"train": 40, "val": 10}
@@ -111,7 +111,7 @@ def test_labels_of_a_short_table_that_are_measurements_are_refused(tmp_path: Pat
     few = write(tmp_path / "few.csv", *halves[:8])
     assert (
         open_examples(few, ExampleOptions(encoding=opened.encoding)).classes == opened.classes
-    )  # as was learnt
+    )  # as was learned
 
 
 def test_a_word_among_labels_that_are_measurements_does_not_make_them_classes(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_labels_of_another_sort_that_are_as_common_as_others_are_classes(tmp_pat
     assert told_of_labels(opened) == [("a.csv", "from line 104", "x", 1)]
     few = write(tmp_path / "few.csv", "1,red,none", "2,red,0", *["3,red,1.0"] * 20, "4,red,x")
     again = open_examples(few, ExampleOptions(encoding=opened.encoding))
-    assert again.classes == ("0", "1", "none")  # as was learnt, however rare it is here
+    assert again.classes == ("0", "1", "none")  # as was learned, however rare it is here
     assert [problem[2] for problem in told_of_labels(again)] == ["x"]
 
 
@@ -195,10 +195,10 @@ def test_equal_numbers_are_one_class(tmp_path: Path) -> None:
     assert told_of_labels(opened) == [("val.csv", "from line 4", "two", 1)]
 
 
-def test_a_table_without_any_label_that_was_learnt_is_refused(tmp_path: Path) -> None:
+def test_a_table_without_any_label_that_was_learned_is_refused(tmp_path: Path) -> None:
     rows = [f"{index},{('red', 'blue')[index % 2]},{index % 3}" for index in range(30)]
-    learnt = open_examples(write(tmp_path / "a.csv", *rows), ExampleOptions())
-    error = refused(write(tmp_path / "b.csv", *plain_rows()), ExampleOptions(encoding=learnt.encoding))
+    learned = open_examples(write(tmp_path / "a.csv", *rows), ExampleOptions())
+    error = refused(write(tmp_path / "b.csv", *plain_rows()), ExampleOptions(encoding=learned.encoding))
     assert "has no rows to train on" in error.message
     assert "'kind' is 'a' in 10 rows; classes are whole numbers" in error.advice
 
@@ -251,8 +251,8 @@ def test_rows_that_cannot_be_used_are_left_out_with_their_lines(tmp_path: Path) 
     assert [problem.at for problem in ragged] == ["line 6", "line 8"]
     assert "has 2 values, not the 3 of the header" in ragged[0].message
     assert ragged[0].action == "left out"
-    unlabelled = only(opened, "label-missing")
-    assert (unlabelled.at, unlabelled.count) == ("from line 10", 2)
+    unlabeled = only(opened, "label-missing")
+    assert (unlabeled.at, unlabeled.count) == ("from line 10", 2)
     keys = {part.key(index) for part in opened.splits.values() for index in range(len(part))}
     assert len(keys) == 16
     assert "a.csv:12" in keys
@@ -442,7 +442,7 @@ def test_rows_are_made_like_those_of_a_set_before(tmp_path: Path) -> None:
     assert open_examples(other, ExampleOptions(label="kind", encoding={})).shape == (3,)
     write(other, "1,a", "2,b", header="siz,kind")
     error = refused(other, ExampleOptions(encoding=first.encoding))
-    assert "has no columns 'size', 'colour', which were learnt from" in error.message
+    assert "has no columns 'size', 'colour', which were learned from" in error.message
     assert error.advice == "did you mean 'siz'?"
 
 

@@ -75,7 +75,7 @@ def test_a_column_that_numbers_the_rows_is_left_out(tmp_path: Path, first: int) 
     assert problem.message == "column 'Unnamed: 0' only counts the rows"
 
 
-def test_what_numbers_the_rows_is_learnt_from_if_there_is_nothing_else(tmp_path: Path) -> None:
+def test_what_numbers_the_rows_is_learned_from_if_there_is_nothing_else(tmp_path: Path) -> None:
     rows = [f"{place},same,{'ab'[place // 10]}" for place in range(20)]
     opened = open_examples(write(tmp_path / "a.csv", *rows, header="Id,colour,kind"), ExampleOptions())
     assert columns(opened) == ["Id"]
@@ -96,11 +96,11 @@ def test_rows_that_only_their_numbers_tell_apart_are_in_one_split(tmp_path: Path
     assert columns(again) == ["size"]
 
 
-def test_a_number_of_rows_that_was_learnt_from_before_still_is(tmp_path: Path) -> None:
+def test_a_number_of_rows_that_was_learned_from_before_still_is(tmp_path: Path) -> None:
     rows = [f"{place},{row}" for place, row in enumerate(plain_rows(30))]
     file = write(tmp_path / "a.csv", *rows, header="Id,size,kind")
-    learnt = [{"name": name, "mean": 0.0, "deviation": 1.0} for name in ("Id", "size")]
-    opened = open_examples(file, ExampleOptions(encoding={"columns": learnt, "label": "kind"}))
+    learned = [{"name": name, "mean": 0.0, "deviation": 1.0} for name in ("Id", "size")]
+    opened = open_examples(file, ExampleOptions(encoding={"columns": learned, "label": "kind"}))
     assert opened.shape == (2,)
 
 

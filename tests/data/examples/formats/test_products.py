@@ -35,6 +35,6 @@ def test_they_are_the_objects_of_the_shelf(monkeypatch: pytest.MonkeyPatch) -> N
         assert np.abs(part.fetch([index]).inputs[0, 3:29, 3:29].mean(axis=(0, 1)) - inside).max() < 10
 
 
-def test_they_may_be_grey_and_of_another_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_they_may_be_gray_and_of_another_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProductScenes, "num_images", {"train": 4})
     assert open_examples("products", ExampleOptions(shape=(8, 8, 1))).shape == (8, 8, 1)

@@ -307,8 +307,8 @@ def test_texts_are_made_like_those_of_a_set_before(tmp_path: Path) -> None:
     part = opened.split("train")
     for row, label in zip(whole(part), part.labels, strict=True):
         assert set(row.tolist()) <= ({0, 2, 3} if label == 0 else {0, 1})
-    learnt = open_examples(tmp_path / "now", ExampleOptions(encoding={"alphabet": "x", "unknown": 0}))
-    assert learnt.encoding["alphabet"] == "abcd"  # what was before is not of the same sort
+    learned = open_examples(tmp_path / "now", ExampleOptions(encoding={"alphabet": "x", "unknown": 0}))
+    assert learned.encoding["alphabet"] == "abcd"  # what was before is not of the same sort
 
 
 def test_running_text_is_made_like_that_of_a_set_before(tmp_path: Path) -> None:

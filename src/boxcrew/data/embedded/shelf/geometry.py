@@ -54,10 +54,10 @@ def unit_pose(
     scale = 1.0 / max(high - low)
     across = scale * (1.0 + stretch) * (-1.0 if mirrored else 1.0)
     middle_x, middle_y = (low + high) / 2
-    centre = np.array([[across, 0.0, -middle_x * across], [0.0, scale, -middle_y * scale], [0.0, 0.0, 1.0]])
+    center = np.array([[across, 0.0, -middle_x * across], [0.0, scale, -middle_y * scale], [0.0, 0.0, 1.0]])
     cos, sin = math.cos(angle), math.sin(angle)
     turn = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [*keystone, 1.0]])
-    return Pose(matrix=turn @ centre, scale=scale)
+    return Pose(matrix=turn @ center, scale=scale)
 
 
 def points(*vertices: tuple[float, float]) -> Points:

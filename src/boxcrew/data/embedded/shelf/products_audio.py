@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Colour, darker, lighter, luminance, mix
+from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Color, darker, lighter, luminance, mix
 from boxcrew.data.embedded.shelf.design import Drawing, Traits, design, span
 from boxcrew.data.embedded.shelf.geometry import arc, band, curve, ellipse, points, rounded
 
@@ -17,7 +17,7 @@ def _headphones(t: Traits) -> Drawing:
     right = left * (-1, 1) + (100, 0)
     brush = yield arch, left, right
     body = brush.casing()
-    trim = brush.colour() if brush.chance(0.4) else lighter(body, 0.25)
+    trim = brush.color() if brush.chance(0.4) else lighter(body, 0.25)
     brush.fill(body, arch)
     brush.line(trim, 3.0, arc(50, 52, (width + 1.5, 51.5 - top), (215, 325)))
     brush.fill(darker(body, 0.35), left, right)
@@ -28,11 +28,11 @@ def _headphones(t: Traits) -> Drawing:
         brush.fill(mix(INK, body, 0.25), ellipse(50 + side * (width - 8), 67, 4, 17))
 
 
-def _cone(brush: Brush, y: float, radius: float, tone: Colour) -> None:
+def _cone(brush: Brush, y: float, radius: float, tone: Color) -> None:
     brush.fill(darker(tone, 0.2), ellipse(50, y, radius + 2.5))
     rings = {1.0: (24.0, 24.0, 28.0), 0.84: mix(tone, (60.0, 60.0, 66.0), 0.4), 0.62: (44.0, 44.0, 50.0)}
-    for share, colour in (rings | {0.28: lighter(tone, 0.2)}).items():
-        brush.fill(colour, ellipse(50, y, radius * share))
+    for share, color in (rings | {0.28: lighter(tone, 0.2)}).items():
+        brush.fill(color, ellipse(50, y, radius * share))
 
 
 @design("stand", size=0.62, upright=True)
@@ -48,9 +48,9 @@ def _speaker(t: Traits) -> Drawing:
         brush.line(darker(body, 0.18), 1.2, *(points((x, 0), (x + 3, 100)) for x in range(20, 80, 7)))
     front = darker(body, 0.45) if brush.chance(0.4) else darker(body, 0.12)
     brush.fill(front, rounded(53 - half, 3, 47 + half, 97, 2))
-    tone_colour = brush.grey(0.3, 0.8) if brush.chance(0.6) else brush.colour((0.5, 0.9), (0.6, 0.95))
-    _cone(brush, 64, span(t[2], 18, 22), tone_colour)
-    _cone(brush, 22, span(t[3], 8, 11), tone_colour)
+    tone_color = brush.gray(0.3, 0.8) if brush.chance(0.6) else brush.color((0.5, 0.9), (0.6, 0.95))
+    _cone(brush, 64, span(t[2], 18, 22), tone_color)
+    _cone(brush, 22, span(t[3], 8, 11), tone_color)
     brush.fill((110.0, 220.0, 150.0), ellipse(50, 93, 1.8))
 
 
@@ -61,7 +61,7 @@ def _portable(t: Traits) -> Drawing:
     strap = band(arc(50, 14, (span(t[1], 16, 26), 11), (180, 360)), 4)
     drum = rounded(0, 12, 100, 12 + high, high * 0.42)
     brush = yield strap, drum
-    body = brush.colour((0.4, 0.85), (0.4, 0.95)) if brush.chance(0.7) else brush.casing()
+    body = brush.color((0.4, 0.85), (0.4, 0.95)) if brush.chance(0.7) else brush.casing()
     brush.fill(darker(body, 0.5), strap)
     brush.fill(body, drum)
     middle, bottom = 12 + high / 2, 12 + high

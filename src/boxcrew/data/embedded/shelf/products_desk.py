@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Colour, darker, lighter, luminance, mix
+from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Color, darker, lighter, luminance, mix
 from boxcrew.data.embedded.shelf.design import Drawing, Traits, design, span
 from boxcrew.data.embedded.shelf.geometry import Points, curve, ellipse, points, rect, rounded, symmetric
 
@@ -22,10 +22,10 @@ def _screen(brush: Brush, corners: Points) -> None:
         return points(at(u0, v0), at(u1, v0), at(u1, v1), at(u0, v1))
 
     kind = brush.pick(3)
-    back = brush.colour((0.3, 0.8), (0.3, 0.9)) if kind else (30.0, 33.0, 44.0)
+    back = brush.color((0.3, 0.8), (0.3, 0.9)) if kind else (30.0, 33.0, 44.0)
     brush.fill(back, corners)
     if kind == 0:
-        inks = [brush.colour((0.3, 0.7), (0.7, 1.0)) for _ in range(3)]
+        inks = [brush.color((0.3, 0.7), (0.7, 1.0)) for _ in range(3)]
         for number, v in enumerate(np.linspace(0.14, 0.86, 6)):
             brush.line(inks[number % 3], 2.0, points(at(0.08, v), at(brush.between(0.3, 0.8), v)))
     elif kind == 1:
@@ -34,7 +34,7 @@ def _screen(brush: Brush, corners: Points) -> None:
         brush.fill((250.0, 226.0, 150.0), ellipse(*at(0.75, 0.25), 4))
     else:
         brush.fill(WHITE, window(0.1, 0.14, 0.6, 0.8))
-        brush.fill(brush.colour(), window(0.1, 0.14, 0.6, 0.25))
+        brush.fill(brush.color(), window(0.1, 0.14, 0.6, 0.25))
         brush.fill(lighter(back, 0.4), window(0.66, 0.3, 0.92, 0.62))
         brush.fill(darker(back, 0.6), window(0, 0.92, 1, 1))
 
@@ -48,7 +48,7 @@ def _laptop(t: Traits) -> Drawing:
     front = [(100, deep), (100, deep + 3), (0, deep + 3), (0, deep)]
     base = curve((12, 55), (12, 55), (88, 55), (88, 55), *front, rounds=1)
     brush = yield screen, base
-    metal = brush.grey(0.68, 0.9) if brush.chance(0.6) else brush.casing()
+    metal = brush.gray(0.68, 0.9) if brush.chance(0.6) else brush.casing()
     brush.fill(INK if brush.chance(0.6) else darker(metal, 0.3), screen)
     _screen(brush, points((15 + lean, lid + 3), (85 - lean, lid + 3), (85, 51), (15, 51)))
     brush.fill(metal, base)
@@ -71,10 +71,10 @@ def _monitor(t: Traits) -> Drawing:
     foot = curve((26, 79), (74, 79), (78, 84), (78, 84), (22, 84), (22, 84), rounds=1)
     outline = (neck, foot, rounded(0, 0, 100, low, 2.5))
     brush = yield outline
-    stand = brush.grey(0.55, 0.85) if brush.chance(0.5) else brush.grey(0.15, 0.3)
-    bezel = INK if brush.chance(0.6) else brush.grey(0.75, 0.95)
-    for colour, shape in zip((darker(stand, 0.2), stand, bezel), outline, strict=True):
-        brush.fill(colour, shape)
+    stand = brush.gray(0.55, 0.85) if brush.chance(0.5) else brush.gray(0.15, 0.3)
+    bezel = INK if brush.chance(0.6) else brush.gray(0.75, 0.95)
+    for color, shape in zip((darker(stand, 0.2), stand, bezel), outline, strict=True):
+        brush.fill(color, shape)
     chin = 4 if t[1] < 0.6 else 10
     _screen(brush, rect(3, 3, 97, low - chin))
     if chin > 4:
@@ -88,19 +88,19 @@ def _desktop(t: Traits) -> Drawing:
     keyboard = curve((10, 80), (90, 80), (90, 80), (98, 94), (97, 96), (3, 96), (2, 94), (10, 80), rounds=1)
     brush = yield *lifted, keyboard
     low = span(t[0], 56, 64) * 0.9
-    stand = brush.grey(0.6, 0.9)
+    stand = brush.gray(0.6, 0.9)
     bezel = INK if brush.chance(0.5) else WHITE
-    for colour, shape in zip((darker(stand, 0.2), stand, bezel), lifted, strict=True):
-        brush.fill(colour, shape)
+    for color, shape in zip((darker(stand, 0.2), stand, bezel), lifted, strict=True):
+        brush.fill(color, shape)
     _screen(brush, rect(11, 3, 89, low - 5))
-    board = WHITE if brush.chance(0.6) else brush.grey(0.15, 0.3)
+    board = WHITE if brush.chance(0.6) else brush.gray(0.15, 0.3)
     brush.fill(board, keyboard)
     keys = darker(board, 0.35) if luminance(board) > 120 else lighter(board, 0.4)
     brush.line(keys, 1.6, *(points((9 - k * 1.5, 84 + k * 4), (91 + k * 1.5, 84 + k * 4)) for k in range(3)))
 
 
-def _cover(brush: Brush) -> Colour:
-    return brush.colour((0.35, 0.85), (0.35, 0.85)) if brush.chance(0.85) else brush.grey(0.3, 0.9)
+def _cover(brush: Brush) -> Color:
+    return brush.color((0.35, 0.85), (0.35, 0.85)) if brush.chance(0.85) else brush.gray(0.3, 0.9)
 
 
 @design("stand", size=0.65, upright=True)
@@ -172,7 +172,7 @@ def _open_book(t: Traits) -> Drawing:
         ends = [brush.between(10, 16) if brush.chance(0.25) else 41 for _ in range(7)]
         rows = np.linspace(17, high - 13, 7)
         if brush.chance(0.3):
-            brush.fill(brush.colour(), rect(50 + side * 41, 14, 50 + side * 9, high * 0.5))
+            brush.fill(brush.color(), rect(50 + side * 41, 14, 50 + side * 9, high * 0.5))
             rows = rows[4:]
         for y, end in zip(rows, ends, strict=False):
             brush.line((160.0, 154.0, 146.0), 1.4, points((50 + side * 7, y), (50 + side * end, y - 1)))

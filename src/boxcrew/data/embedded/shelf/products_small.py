@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Colour, darker, lighter, mix
+from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Color, darker, lighter, mix
 from boxcrew.data.embedded.shelf.design import Drawing, Traits, design, span
 from boxcrew.data.embedded.shelf.geometry import Outline, Points, curve, ellipse, points, rect, rounded, spoke
 
-_STEEL: Colour = (196.0, 200.0, 206.0)
-_GOLD: Colour = (214.0, 176.0, 92.0)
+_STEEL: Color = (196.0, 200.0, 206.0)
+_GOLD: Color = (214.0, 176.0, 92.0)
 _PAIR = (12.0, -8.0)  # offset of the farther shoe of a pair; the two are one object
-_Leathers = tuple[Colour, Colour, Colour]
+_Leathers = tuple[Color, Color, Color]
 
 
 def _pair(*shapes: Points) -> Outline:
@@ -80,9 +80,9 @@ def _boot(t: Traits) -> Drawing:
 
     if brush.chance(0.6):
         tone = brush.between(0.6, 1.15)
-        leather: Colour = (150 * tone, 96 * tone, 56 * tone)
+        leather: Color = (150 * tone, 96 * tone, 56 * tone)
     else:
-        leather = brush.colour((0.2, 0.8), (0.25, 0.7))
+        leather = brush.color((0.2, 0.8), (0.25, 0.7))
     sole = INK if brush.chance(0.6) else (120.0, 84.0, 58.0)
     _paint_pair(brush, (leather, sole, lighter(leather, 0.6)), shoe)
 
@@ -106,7 +106,7 @@ def _heel(t: Traits) -> Drawing:
         if bow:
             brush.fill(trim, points((66, 42), (74, 50), (66, 54)), points((82, 46), (74, 50), (81, 57)))
 
-    leather = brush.colour((0.5, 0.95), (0.35, 0.9)) if brush.chance(0.8) else INK
+    leather = brush.color((0.5, 0.95), (0.35, 0.9)) if brush.chance(0.8) else INK
     sole = (170.0, 30.0, 40.0) if brush.chance(0.3) else darker(leather, 0.6)
     _paint_pair(brush, (leather, sole, lighter(leather, 0.4)), shoe)
 
@@ -127,7 +127,7 @@ def _paint_strap(brush: Brush, strap: Outline) -> None:
         brush.line(darker(metal, 0.4), 1.3, *(points((30, y), (70, y)) for y in range(2, 104, 6)))
         brush.line(darker(metal, 0.3), 1.2, points((45, 0), (45, 104)), points((55, 0), (55, 104)))
         return
-    leather = brush.colour((0.4, 0.8), (0.25, 0.7)) if brush.chance(0.7) else brush.grey(0.12, 0.3)
+    leather = brush.color((0.4, 0.8), (0.25, 0.7)) if brush.chance(0.7) else brush.gray(0.12, 0.3)
     brush.fill(leather, *strap)
     for inner, outer in ((42, 39), (58, 61)):
         stitches = points((inner, 3), (outer, 36)), points((outer, 64), (inner, 96))
@@ -148,7 +148,7 @@ def _round_watch(t: Traits) -> Drawing:
     brush.fill(metal, case)
     brush.fill(darker(metal, 0.4), ellipse(50, 50, radius - 3))
     dark = brush.chance(0.45)
-    dial = brush.colour((0.3, 0.9), (0.15, 0.4)) if dark else brush.grey(0.85, 0.98)
+    dial = brush.color((0.3, 0.9), (0.15, 0.4)) if dark else brush.gray(0.85, 0.98)
     brush.fill(dial, ellipse(50, 50, radius - 4.5))
     ink = WHITE if dark else INK
     outer = radius - 6.5
@@ -167,9 +167,9 @@ def _smart_watch(t: Traits) -> Drawing:
     crown = rounded(48 + half, 42, 53 + half, 52, 1.5)
     case = rounded(50 - half, 48 - half * 1.15, 50 + half, 52 + half * 1.15, 8)
     brush = yield *strap, crown, case
-    band_colour = brush.colour((0.3, 0.85), (0.4, 0.95)) if brush.chance(0.7) else brush.grey(0.15, 0.9)
-    brush.fill(band_colour, *strap)
-    brush.fill(darker(band_colour, 0.45), *(ellipse(50, y, 1.8) for y in (78, 84, 90, 96)))
+    band_color = brush.color((0.3, 0.85), (0.4, 0.95)) if brush.chance(0.7) else brush.gray(0.15, 0.9)
+    brush.fill(band_color, *strap)
+    brush.fill(darker(band_color, 0.45), *(ellipse(50, y, 1.8) for y in (78, 84, 90, 96)))
     metal = INK if brush.chance(0.5) else _STEEL
     brush.fill(darker(metal, 0.2), crown)
     brush.fill(metal, case)
@@ -177,10 +177,10 @@ def _smart_watch(t: Traits) -> Drawing:
     brush.fill(black, rounded(52.5 - half, 50.5 - half * 1.15, 47.5 + half, 49.5 + half * 1.15, 6))
     if brush.chance(0.5):
         for radius in (12.5, 9.0, 5.5):
-            brush.fill(brush.colour((0.7, 1.0), (0.8, 1.0)), ellipse(50, 50, radius))
+            brush.fill(brush.color((0.7, 1.0), (0.8, 1.0)), ellipse(50, 50, radius))
             brush.fill(black, ellipse(50, 50, radius - 2.2))
     else:
-        glow = brush.colour((0.3, 0.8), (0.85, 1.0))
+        glow = brush.color((0.3, 0.8), (0.85, 1.0))
         brush.fill(glow, rect(38, 40, 48, 48), rect(52, 40, 62, 48))
         brush.line(lighter(glow), 2.2, points((38, 55), (62, 55)), points((38, 60), (54, 60)))
 
@@ -193,15 +193,15 @@ def _phone_front(t: Traits) -> Drawing:
     brush = yield (slab,)
     left, right = 52.5 - half, 47.5 + half
     brush.fill(brush.casing(), slab)
-    wallpaper = brush.colour((0.35, 0.8), (0.35, 0.95))
+    wallpaper = brush.color((0.35, 0.8), (0.35, 0.95))
     brush.fill(wallpaper, rounded(left, 3, right, 97, span(t[1], 3.5, 7)))
-    second, middle = brush.colour((0.3, 0.8), (0.5, 1.0)), brush.between(30, 70)
+    second, middle = brush.color((0.3, 0.8), (0.5, 1.0)), brush.between(30, 70)
     hill = curve((left, 94), (left, middle), (50, middle + 14), (right, middle - 12), (right, 94))
     brush.fill(second, hill)
     brush.fill(INK, rounded(44, 4.5, 56, 8, 1.6))
     if brush.chance(0.65):
         for y in range(26, 26 + 13 * (brush.pick(3) + 2), 13):
-            icon = brush.colour((0.4, 0.9), (0.7, 1.0))
+            icon = brush.color((0.4, 0.9), (0.7, 1.0))
             brush.fill(icon, *(rect(x, y, x + 7, y + 7) for x in (34, 46.5, 59)))
         brush.fill(lighter(wallpaper, 0.5), rounded(left + 3, 84, right - 3, 94, 3))
     else:
@@ -237,7 +237,7 @@ def _keypad_phone(t: Traits) -> Drawing:
     brush.fill(darker(body, 0.4), aerial)
     brush.fill(body, case)
     brush.fill(INK, rounded(55 - half, 10, 45 + half, 46, 3))
-    glow = (170.0, 205.0, 140.0) if brush.chance(0.5) else brush.colour((0.3, 0.6), (0.7, 0.95))
+    glow = (170.0, 205.0, 140.0) if brush.chance(0.5) else brush.color((0.3, 0.6), (0.7, 0.95))
     brush.fill(glow, rect(58 - half, 13, 42 + half, 43))
     brush.line(darker(glow, 0.6), 2.0, points((36, 22), (56, 22)), points((36, 30), (62, 30)))
     key = WHITE if sum(body) < 330 else darker(body, 0.5)

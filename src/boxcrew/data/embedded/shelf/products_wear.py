@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Colour, darker, lighter, luminance
+from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Color, darker, lighter, luminance
 from boxcrew.data.embedded.shelf.design import Drawing, Traits, design, span
 from boxcrew.data.embedded.shelf.geometry import band, curve, ellipse, points, rect, symmetric
 
 
-def _contrast(colour: Colour) -> Colour:
-    return darker(colour, 0.55) if luminance(colour) > 130 else lighter(colour, 0.65)
+def _contrast(color: Color) -> Color:
+    return darker(color, 0.55) if luminance(color) > 130 else lighter(color, 0.65)
 
 
-def _print_fabric(brush: Brush, base: Colour) -> None:
+def _print_fabric(brush: Brush, base: Color) -> None:
     """Paint a pattern over the fabric, or none."""
     kind = brush.pick(7)
     second = brush.fabric() if brush.chance(0.6) else _contrast(base)
@@ -30,7 +30,7 @@ def _print_fabric(brush: Brush, base: Colour) -> None:
         brush.line(lighter(base, 0.45), 1.2, *(points((x, 0), (x, 110)) for x in np.arange(6, 98, step)))
 
 
-def _folds(brush: Brush, base: Colour) -> None:
+def _folds(brush: Brush, base: Color) -> None:
     if not brush.fine:
         return
     soft = darker(base, 0.16)
@@ -63,7 +63,7 @@ def _tshirt(t: Traits) -> Drawing:
         brush.line(trim, 1.2, points((50, 15), (50, 101)))
         brush.fill(WHITE, *(ellipse(50, y, 1.6) for y in (26, 40, 54, 68, 82)))
     elif style == 1:
-        brush.fill(brush.colour(), ellipse(50, 44, brush.between(9, 14)))
+        brush.fill(brush.color(), ellipse(50, 44, brush.between(9, 14)))
         brush.fill(WHITE, ellipse(50, 44, 5))
     elif style == 2:
         brush.fill(darker(base, 0.18), rect(57, 32, 70, 46))
@@ -103,7 +103,7 @@ def _dress(t: Traits) -> Drawing:
     skirt = [(waist, 42), (waist, 44), (flare + 6, 78), (flare, 98), (flare, 99), (flare + 14, 103)]
     dress = symmetric([*top, *skirt])
     brush = yield (dress,)
-    base = brush.colour((0.3, 0.85), (0.5, 0.95))
+    base = brush.color((0.3, 0.85), (0.5, 0.95))
     brush.fill(base, dress)
     _print_fabric(brush, base)
     for share in (0.2, 0.4, 0.6, 0.8):
@@ -127,7 +127,7 @@ def _trousers(t: Traits) -> Drawing:
     if denim:
         base = (brush.between(50, 100), brush.between(85, 130), brush.between(130, 185))
     else:
-        base = brush.colour((0.3, 0.6), (0.3, 0.75))
+        base = brush.color((0.3, 0.6), (0.3, 0.75))
         if brush.chance(0.5):
             base = (brush.between(150, 200), brush.between(130, 170), brush.between(95, 130))
     brush.fill(base, legs)

@@ -74,8 +74,8 @@ def _draw_hook(image: Image, item: Item) -> None:
     x, bottom = item.x + width / 2, item.y + min(12.0, 0.2 * height)
     bend = arc(x - 3.5, item.hook_y + 1, (3.5, 4.5), (-180, 0))
     wire = np.rint(np.concatenate([bend, [(x, bottom)]]) * 16).astype(np.int32)
-    for colour, thickness in (((70, 68, 70), 2), ((190, 188, 186), 1)):
-        cv2.polylines(image, [wire], False, colour, thickness, cv2.LINE_AA, 4)  # noqa: FBT003 - not closed
+    for color, thickness in (((70, 68, 70), 2), ((190, 188, 186), 1)):
+        cv2.polylines(image, [wire], False, color, thickness, cv2.LINE_AA, 4)  # noqa: FBT003 - not closed
 
 
 def paint_item(image: Image, item: Item, rng: np.random.Generator, light: Light) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxcrew.core.types import Image
-from boxcrew.data.embedded.shelf.brush import Colour, darker, hsv
+from boxcrew.data.embedded.shelf.brush import Color, darker, hsv
 from boxcrew.data.embedded.shelf.design import Stance
 
 
@@ -102,12 +102,12 @@ def _texture(kind: Material) -> Texture:
     return np.asarray((128 + 42 * normalized).clip(0, 255), dtype=np.uint8)
 
 
-def _tint(kind: Material, area: Image, rng: np.random.Generator, colour: Colour, contrast: float) -> None:
+def _tint(kind: Material, area: Image, rng: np.random.Generator, color: Color, contrast: float) -> None:
     """Cover `area` with a random piece of the texture in shades of the color."""
     height, width = area.shape[:2]
     x, y = (rng.random(2) * (_SIDE - width, _SIDE - height)).astype(int).tolist()
     steps = 1 + contrast * (np.arange(256) - 128) / 128
-    shades = (steps[None, :, None] * colour).clip(0, 255).astype(np.uint8)
+    shades = (steps[None, :, None] * color).clip(0, 255).astype(np.uint8)
     piece = _texture(kind)[y : y + height, x : x + width]
     area[...] = cv2.LUT(cv2.merge([piece, piece, piece]), shades)
 
@@ -118,34 +118,34 @@ def shade_rows(area: Image, first: float, last: float) -> None:
     np.clip(area * factors, 0, 255, out=area, casting="unsafe")
 
 
-def _wood_colour(rng: np.random.Generator) -> Colour:
+def _wood_color(rng: np.random.Generator) -> Color:
     hue, strong, bright = rng.random(3).tolist()
     return hsv(0.05 + 0.05 * hue, 0.25 + 0.35 * strong, 0.42 + 0.48 * bright)
 
 
-def _wall_colour(rng: np.random.Generator) -> Colour:
+def _wall_color(rng: np.random.Generator) -> Color:
     hue, strong, bright = rng.random(3).tolist()
     return hsv(hue, 0.05 + 0.3 * strong, 0.5 + 0.45 * bright)
 
 
 def _paint_wall(area: Image, rng: np.random.Generator) -> None:
     """Paint a plaster wall, sometimes papered, paneled or tiled."""
-    colour = _wall_colour(rng)
-    _tint("plaster", area, rng, colour, 0.05)
+    color = _wall_color(rng)
+    _tint("plaster", area, rng, color, 0.05)
     height, width = area.shape[:2]
     kind, step = int(rng.random() * 6), 14 + int(26 * rng.random())
     if kind == 0:
         for x in range(0, width, 2 * step):
             area[:, x : x + step] = cv2.convertScaleAbs(area[:, x : x + step], alpha=0.93)
     elif kind == 1:
-        dark = tuple(0.82 * channel for channel in colour)
+        dark = tuple(0.82 * channel for channel in color)
         for y in range(step // 2, height, step):
             cv2.line(area, (0, y), (width, y), dark, 1)
         for x in range(step // 2, width, 2 * step):
             cv2.line(area, (x, 0), (x, height), dark, 1)
     elif kind == 2:
-        dark = tuple(0.8 * channel for channel in colour)
-        light = tuple(min(255.0, 1.08 * channel) for channel in colour)
+        dark = tuple(0.8 * channel for channel in color)
+        light = tuple(min(255.0, 1.08 * channel) for channel in color)
         for x in range(step // 2, width, 2 * step):
             cv2.line(area, (x, 0), (x, height), dark, 2)
             cv2.line(area, (x + 2, 0), (x + 2, height), light, 1)
@@ -155,14 +155,14 @@ def _paint_top(area: Image, rng: np.random.Generator) -> None:
     """Paint a table top: boards, cloth, marble, or paint."""
     kind = int(rng.random() * 5)
     if kind <= 1:
-        colour = _wood_colour(rng)
-        _tint("wood", area, rng, colour, 0.2)
+        color = _wood_color(rng)
+        _tint("wood", area, rng, color, 0.2)
         step = 34 + int(40 * rng.random())
         for y in range(step // 2, len(area), step) if kind else ():
-            cv2.line(area, (0, y), (area.shape[1], y), tuple(0.6 * channel for channel in colour), 1)
+            cv2.line(area, (0, y), (area.shape[1], y), tuple(0.6 * channel for channel in color), 1)
     elif kind == 2:
-        colour = _wall_colour(rng)
-        _tint("cloth", area, rng, colour, 0.09)
+        color = _wall_color(rng)
+        _tint("cloth", area, rng, color, 0.09)
         step = 12 + int(18 * rng.random())
         for lines in (area, area.transpose(1, 0, 2)) if rng.random() < 0.5 else ():
             for start in range(0, len(lines), 2 * step):
@@ -171,18 +171,18 @@ def _paint_top(area: Image, rng: np.random.Generator) -> None:
     elif kind == 3:
         _tint("marble", area, rng, hsv(rng.random(), 0.06, 0.92 - 0.35 * rng.random()), 0.11)
     else:
-        _tint("plaster", area, rng, _wall_colour(rng), 0.07)
+        _tint("plaster", area, rng, _wall_color(rng), 0.07)
 
 
 def _paint_shelf(image: Image, backdrop: Backdrop, rng: np.random.Generator) -> None:
     size = len(image)
     _paint_wall(image, rng)
-    colour = _wood_colour(rng) if rng.random() < 0.7 else _wall_colour(rng)
+    color = _wood_color(rng) if rng.random() < 0.7 else _wall_color(rng)
     thick = round(size * (0.022 + 0.014 * rng.random()))
     for line in backdrop.lines:
         y = round(line * size)
         bottom = y + thick + 4
-        _tint("wood", image[y:bottom], rng, colour, 0.16)
+        _tint("wood", image[y:bottom], rng, color, 0.16)
         shade_rows(image[y : y + 4], 1.12, 1.05)
         shade_rows(image[y + 4 : bottom], 0.9, 0.72)
         shade_rows(image[bottom : bottom + size // 11], 0.6, 1.0)
@@ -190,7 +190,7 @@ def _paint_shelf(image: Image, backdrop: Backdrop, rng: np.random.Generator) -> 
     if rng.random() < 0.5:
         side = round(size * (0.015 + 0.02 * rng.random()))
         for post in (image[:, :side], image[:, size - side :]):
-            _tint("wood", post, rng, darker(colour, 0.12), 0.12)
+            _tint("wood", post, rng, darker(color, 0.12), 0.12)
 
 
 def _paint_table(image: Image, backdrop: Backdrop, rng: np.random.Generator) -> None:

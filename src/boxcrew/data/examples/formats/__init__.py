@@ -1,4 +1,4 @@
-"""The formats of labelled samples, one file each: a class that registers itself in `EXAMPLE_FORMATS`.
+"""The formats of labeled samples, one file each: a class that registers itself in `EXAMPLE_FORMATS`.
 
 A format detects its files, reads them, holds out a validation split if there is none, and returns an
 `ExampleSet`.

@@ -23,7 +23,7 @@ from boxcrew.data.examples.example_set import (
     ExampleSet,
     ExampleSplit,
 )
-from boxcrew.data.examples.labelled import resolve_splits
+from boxcrew.data.examples.labeled import resolve_splits
 
 MARGIN = 0.1
 """The share of a box's side that a crop shows beyond each edge."""

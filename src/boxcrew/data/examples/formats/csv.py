@@ -37,7 +37,7 @@ from boxcrew.data.examples.example_set import (
     ExampleSet,
     InMemory,
 )
-from boxcrew.data.examples.labelled import hold_out, resolve_splits, unusable_split
+from boxcrew.data.examples.labeled import hold_out, resolve_splits, unusable_split
 from boxcrew.data.examples.table import Table, number_of, problem_at, read_table
 from boxcrew.data.folders import names_in, split_of_folder, stem_of, suffix_of
 
@@ -49,7 +49,7 @@ _CHOOSE = "choose the column with the classes: task.label=…"
 @EXAMPLE_FORMATS.register("csv")
 class CsvFormat(ExampleFormat):
     """One file with a header, or train.csv with val.csv (or valid.csv and the like) and test.csv. Validation
-    and test files that cannot be used are left out. Columns are learnt from the training rows alone.
+    and test files that cannot be used are left out. Columns are learned from the training rows alone.
     """
 
     name = "csv"
@@ -69,15 +69,15 @@ class CsvFormat(ExampleFormat):
         main = next(iter(tables))  # "train", unless the set is only evaluated
         parser = _label_parser(tables[main], label, known)
         tables = _without_mistakes(tables, label, parser, problems)
-        names, labelled = _classes(tables, label, parser)
+        names, labeled = _classes(tables, label, parser)
         indices = _row_index_columns(tables[main], label, known)
         keys = partial(_contents, row_indices=indices)
-        labelled = hold_out(path, labelled, keys, problems, seed=options.seed)
-        classes, labelled, absent = resolve_splits(path, names, labelled, problems, eval_only=eval_only)
-        columns = known["columns"] if known else _learn_columns(labelled[main], label, indices, problems)
-        require_columns(labelled[main], columns)
+        labeled = hold_out(path, labeled, keys, problems, seed=options.seed)
+        classes, labeled, absent = resolve_splits(path, names, labeled, problems, eval_only=eval_only)
+        columns = known["columns"] if known else _learn_columns(labeled[main], label, indices, problems)
+        require_columns(labeled[main], columns)
         splits = {}
-        for split, table in labelled.items():
+        for split, table in labeled.items():
             problems += value_problems(table, columns)
             words = {column["name"]: table.column(column["name"]) for column in columns}
             lines = [f"{table.file.name}:{line}" for line in table.lines]
@@ -90,7 +90,7 @@ class CsvFormat(ExampleFormat):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _LabelledTable(Table):
+class _LabeledTable(Table):
     labels: Ints  # (N,) of the rows
 
     def select(self, mask: Bools) -> Self:
@@ -112,15 +112,15 @@ def _row_index_columns(train: Table, label: str, known: Mapping[str, Any] | None
     """Return the columns that only count the rows, which gives the classes away if rows are sorted. Columns
     that a network was trained on are kept, and so are all if there is nothing else to learn from.
     """
-    learnt = {column["name"] for column in known["columns"]} if known else set()
-    names = [name for name in train.names if name != label and name not in learnt]
+    learned = {column["name"] for column in known["columns"]} if known else set()
+    names = [name for name in train.names if name != label and name not in learned]
     row_indices = [name for name in names if is_row_index(train.column(name))]
     others = (train.column(name) for name in train.names if name not in {label, *row_indices})
     return row_indices if any(len({*words}) > 1 for words in others) else []
 
 
 def _read(path: Path, label: str | None, *, eval_only: bool) -> tuple[dict[str, Table], str, list[Problem]]:
-    """Return the tables by split, without unlabelled rows, the name of the label column, and the problems.
+    """Return the tables by split, without unlabeled rows, the name of the label column, and the problems.
     The training table comes first; with `eval_only` it may be absent.
     """
     by_split = {"train": [path]} if path.is_file() else _files(path)
@@ -136,7 +136,7 @@ def _read(path: Path, label: str | None, *, eval_only: bool) -> tuple[dict[str, 
     label = main.names[-1] if label is None else label
     if label not in main.names:
         raise DataError(f"{main.file}: has no column {label!r}", advice=suggest(label, main.names))
-    tables = {first: _labelled_rows(main, label, problems)}
+    tables = {first: _labeled_rows(main, label, problems)}
     _require_rows(tables[first], problems)
     for split, file in files.items():
         table = _read_split(split, file, main, label, problems)
@@ -168,7 +168,7 @@ def _read_split(split: str, file: Path, train: Table, label: str, problems: list
     if absent := [name for name in train.names if name not in table.names]:
         but = f"but {train.file.name} has; {suggest(absent[0], table.names)}"
         return unusable(f"has no column {absent[0]!r}, {but}", "value-missing", count=max(1, len(table)))
-    table = _labelled_rows(table, label, own_problems)
+    table = _labeled_rows(table, label, own_problems)
     if len(table):
         problems += own_problems
         return table
@@ -184,7 +184,7 @@ def _require_rows(train: Table, problems: Sequence[Problem]) -> None:
         raise DataError(f"{train.file}: has no rows to train on", advice=first)
 
 
-def _labelled_rows(table: Table, label: str, problems: list[Problem]) -> Table:
+def _labeled_rows(table: Table, label: str, problems: list[Problem]) -> Table:
     missing = missing_mask(table.column(label))
     if missing.any():
         message = f"no {label!r} in {counted(int(missing.sum()), 'row')}"
@@ -243,8 +243,8 @@ def _mask(table: Table, rows: Sequence[int]) -> Bools:
 
 def _classes(
     tables: Mapping[str, Table], label: str, parser: LabelParser
-) -> tuple[list[str], dict[str, _LabelledTable]]:
-    """Return the class names, sorted, and the labelled tables. Raises `DataError` if names hardly repeat."""
+) -> tuple[list[str], dict[str, _LabeledTable]]:
+    """Return the class names, sorted, and the labeled tables. Raises `DataError` if names hardly repeat."""
     names = {split: [*map(parser.class_name, table.column(label))] for split, table in tables.items()}
     main = next(iter(tables))
     num_classes, num_rows = len(set(names[main])), len(names[main])
@@ -254,7 +254,7 @@ def _classes(
     classes = sorted({name for of_split in names.values() for name in of_split}, key=parser.sort_key)
     numbers = {name: number for number, name in enumerate(classes)}
     labels = {split: np.array([numbers[name] for name in names[split]], dtype=np.int64) for split in tables}
-    return classes, {split: _LabelledTable(**vars(tables[split]), labels=labels[split]) for split in tables}
+    return classes, {split: _LabeledTable(**vars(tables[split]), labels=labels[split]) for split in tables}
 
 
 def _learn_columns(

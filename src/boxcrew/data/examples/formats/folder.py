@@ -26,7 +26,7 @@ from boxcrew.data.examples.class_folders import (
 )
 from boxcrew.data.examples.crops import CropList, ImageCrops, LazyCrops, Shape, choose_shape
 from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleOptions, ExampleSet
-from boxcrew.data.examples.labelled import hold_out, resolve_splits
+from boxcrew.data.examples.labeled import hold_out, resolve_splits
 from boxcrew.data.folders import files_below, names_in, require_folder, split_of_folder, suffix_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES, ImageError, read_header, read_image
 

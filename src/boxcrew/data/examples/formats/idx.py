@@ -23,7 +23,7 @@ from boxcrew.data.examples.example_set import (
     ExampleSet,
     InMemory,
 )
-from boxcrew.data.examples.labelled import hold_out, resolve_splits, unusable_split
+from boxcrew.data.examples.labeled import hold_out, resolve_splits, unusable_split
 from boxcrew.data.folders import numbered_lines, require_folder
 from boxcrew.data.images.cache import Pixels
 

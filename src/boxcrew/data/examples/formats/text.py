@@ -27,7 +27,7 @@ from boxcrew.data.examples.example_set import (
     ExampleSet,
     InMemory,
 )
-from boxcrew.data.examples.labelled import hold_out, resolve_splits, unusable_split
+from boxcrew.data.examples.labeled import hold_out, resolve_splits, unusable_split
 from boxcrew.data.folders import files_below, names_in, read_utf8, split_of_file, stem_of, suffix_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES
 

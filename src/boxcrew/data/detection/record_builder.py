@@ -14,7 +14,7 @@ import numpy as np
 from boxcrew.core.types import Bools, Ints, Target
 from boxcrew.data.checks.box_reading import reorder
 from boxcrew.data.checks.box_repair import Box, Floats64, clip_clean, is_inside, repair, rotate_box, show_box
-from boxcrew.data.checks.causes import FormatMismatch, ReadBoxes, box_cause, class_cause
+from boxcrew.data.checks.format_mismatch import FormatMismatch, ReadBoxes, box_mismatch, class_mismatch
 from boxcrew.data.checks.problem import Action, Problem, ProblemKind
 from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions, BoxOrder, Coordinates
 from boxcrew.data.detection.records import Record, Records
@@ -51,11 +51,11 @@ class PendingImage(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class MadeRecords:
-    """The records of a set with their splits, all problems in the order of reading, and their causes."""
+    """The records of a set with their splits, all problems in the order of reading, and their mismatches."""
 
     records: list[tuple[str | None, Record]]
     problems: list[Problem]
-    causes: list[FormatMismatch]
+    mismatches: list[FormatMismatch]
 
     def by_split(self) -> dict[str, Records]:
         """Return the records of each split; those without one are of train."""
@@ -96,8 +96,10 @@ def make_records(entries: Sequence[Problem | PendingImage], reading: Reading) ->
             record = Record(key=key, path=image, width=header.width, height=header.height, target=target)
             records[key] = (entry.split, record)
     unlisted = [] if reading.numbers_classes else _unlisted_classes(entries)
-    causes = list(filter(None, [_box_cause(table, reading), _class_cause(table, reading, unlisted)]))
-    return MadeRecords(records=list(records.values()), problems=problems, causes=causes)
+    mismatches = list(
+        filter(None, [_box_mismatch(table, reading), _class_mismatch(table, reading, unlisted)])
+    )
+    return MadeRecords(records=list(records.values()), problems=problems, mismatches=mismatches)
 
 
 def _try_header(image: ImagePath) -> Header | ImageError:
@@ -162,7 +164,7 @@ def _clean_targets(table: _BoxTable, reading: Reading) -> Iterator[Target | None
         yield all_targets.select(slice(start, end)) if is_clean else None
 
 
-def _box_cause(table: _BoxTable, reading: Reading) -> FormatMismatch | None:
+def _box_mismatch(table: _BoxTable, reading: Reading) -> FormatMismatch | None:
     """Return the cause of many problems with boxes, if there is one."""
     options, is_relative = reading.options, bool(table.relative.any())
     if is_relative and not table.relative.all():
@@ -179,7 +181,7 @@ def _box_cause(table: _BoxTable, reading: Reading) -> FormatMismatch | None:
         unit=unit if options.coordinates == "auto" else options.coordinates,
         order=reading.order if options.boxes == "auto" else options.boxes,
     )
-    return box_cause(read)
+    return box_mismatch(read)
 
 
 def _is_judged(annotation: Annotation, header: Header | ImageError) -> bool:
@@ -189,12 +191,12 @@ def _is_judged(annotation: Annotation, header: Header | ImageError) -> bool:
     return header.orientation < 5 or annotation.size == (header.width, header.height)
 
 
-def _class_cause(table: _BoxTable, reading: Reading, unlisted: Sequence[str]) -> FormatMismatch | None:
+def _class_mismatch(table: _BoxTable, reading: Reading, unlisted: Sequence[str]) -> FormatMismatch | None:
     """Return the cause of many problems with classes, if there is one."""
     if reading.num_classes is None:
         return None
     first = reading.options.first_class
-    return class_cause(table.labels + first, reading.num_classes, first=first, unlisted=unlisted)
+    return class_mismatch(table.labels + first, reading.num_classes, first=first, unlisted=unlisted)
 
 
 def _unlisted_classes(entries: Sequence[Problem | PendingImage]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Validation splits and classes, which all formats of labelled samples resolve in the same way."""
+"""Validation splits and classes, which all formats of labeled samples resolve in the same way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from boxcrew.data.detection.annotations import VAL_SHARE, seeded_draw
 from boxcrew.data.detection.source import SPLITS
 
 
-class LabelledSamples(Protocol):
+class LabeledSamples(Protocol):
     """The N samples of one split."""
 
     @property
@@ -30,7 +30,7 @@ class LabelledSamples(Protocol):
     def with_labels(self, labels: Ints) -> Self: ...
 
 
-Samples = TypeVar("Samples", bound=LabelledSamples)
+Samples = TypeVar("Samples", bound=LabeledSamples)
 
 
 def unusable_split(split: str, file: Path, message: str, kind: ProblemKind, *, count: int = 1) -> Problem:

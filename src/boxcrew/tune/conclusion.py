@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
-from boxcrew.report.study.types import Noise, OnTest, Verdict
+from boxcrew.report.study.types import Conclusion, Noise, OnTest
 from boxcrew.train.run.directory import read_record
 from boxcrew.tune.finish import TEST
 from boxcrew.tune.ledger import Ledger, Trial
@@ -42,7 +42,7 @@ def test_of(folder: Path, study: StudyRecord) -> OnTest | None:
     return OnTest(**values, numbers=numbers) if numbers else None
 
 
-def verdict_of(
+def conclusion_of(
     study: StudyRecord,
     winner: Trial | None,
     *,
@@ -50,28 +50,28 @@ def verdict_of(
     noise: Noise | None,
     test: OnTest | None,
     is_over: bool,
-) -> Verdict:
+) -> Conclusion:
     """Return whether the best settings are clearly better than the recipe's, and why, in a sentence."""
     if winner is None:
-        return Verdict(clear=None, sentence="no trial has been trained to the end, so there is no result")
+        return Conclusion(clear=None, sentence="no trial has been trained to the end, so there is no result")
     if recipe is None:
         sentence = "the recipe's own settings failed, so there is nothing to compare with"
-        return Verdict(clear=None, sentence=sentence)
+        return Conclusion(clear=None, sentence=sentence)
     best, sign = winner.values[winner.rung], 1.0 if study.higher_is_better else -1.0
     if winner.number == 0 or sign * (best - recipe) <= 0:
-        return Verdict(clear=False, gain=0.0, sentence="no setting found is better than the recipe")
+        return Conclusion(clear=False, gain=0.0, sentence="no setting found is better than the recipe")
     words = f"{study.metric} {recipe:.4g} -> {best:.4g} on the validation split"
     if noise is None:
         why = "was not measured: other seeds would take too long" if is_over else "is measured at the end"
         sentence = f"{words}; how much of it is chance {why}"
-        return Verdict(clear=None, gain=sign * (best - recipe), sentence=sentence)
+        return Conclusion(clear=None, gain=sign * (best - recipe), sentence=sentence)
     gain, by_chance = (
         sign * (best - noise.mean),
         f"the recipe alone varies by ±{noise.deviation:.2g} with the seed",
     )
     on_test = test is None or test.best is None or test.recipe is None or sign * (test.best - test.recipe) > 0
     if gain > _CLEAR * noise.deviation and on_test:
-        return Verdict(clear=True, gain=gain, sentence=f"better than the recipe: {words}; {by_chance}")
+        return Conclusion(clear=True, gain=gain, sentence=f"better than the recipe: {words}; {by_chance}")
     but = "not on the test split" if gain > _CLEAR * noise.deviation else by_chance
     sentence = f"no setting found is clearly better than the recipe: {words}, but {but}"
-    return Verdict(clear=False, gain=gain, sentence=sentence)
+    return Conclusion(clear=False, gain=gain, sentence=sentence)

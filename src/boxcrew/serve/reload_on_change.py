@@ -15,7 +15,7 @@ _Stamp = tuple[int, int, int] | None
 """Number, time of change and size of a file; None while it is away."""
 
 
-async def follow(service: Service) -> None:
+async def reload_on_change(service: Service) -> None:
     """Reload models whose files have changed, for ever. A file is tried once: one that cannot be used is
     reported, and the old model goes on until there is another file.
     """

@@ -6,32 +6,32 @@ import numpy as np
 import pytest
 
 from boxcrew.core.types import Image
-from boxcrew.data.transforms.colour import PhotometricDistortion, _shift_hsv
+from boxcrew.data.transforms.color import PhotometricDistortion, _shift_hsv
 
 
-def colours() -> Image:
+def colors() -> Image:
     return np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
 
 
-def test_grey_stays_grey_within_the_papers_range() -> None:
-    """Saturation and hue leave grey alone, so a level shows brightness and contrast only."""
+def test_gray_stays_gray_within_the_papers_range() -> None:
+    """Saturation and hue leave gray alone, so a level shows brightness and contrast only."""
     image = np.full((4, 4, 3), 100, dtype=np.uint8)
     levels = []
     for seed in range(1500):
         changed = PhotometricDistortion()(image, np.random.default_rng(seed))
         assert len(np.unique(changed)) == 1
         levels.append(int(changed[0, 0, 0]))
-    grey_levels = np.array(levels)
-    assert grey_levels.min() >= (100 - 32) * 0.5 - 1
-    assert grey_levels.max() <= (100 + 32) * 1.5 + 1
-    assert grey_levels.min() < 45
-    assert grey_levels.max() > 180
-    assert 0.21 < (grey_levels == 100).mean() < 0.31  # both left alone, or by too little to see
+    gray_levels = np.array(levels)
+    assert gray_levels.min() >= (100 - 32) * 0.5 - 1
+    assert gray_levels.max() <= (100 + 32) * 1.5 + 1
+    assert gray_levels.min() < 45
+    assert gray_levels.max() > 180
+    assert 0.21 < (gray_levels == 100).mean() < 0.31  # both left alone, or by too little to see
 
 
 @pytest.mark.parametrize(("saturation", "hue"), [(0.5, 0.0), (1.5, 0.0), (1.0, 18.0), (1.3, -18.0)])
 def test_saturation_and_hue_match_the_definition(saturation: float, hue: float) -> None:
-    image = colours()
+    image = colors()
     changed = _shift_hsv(image, saturation=saturation, hue=hue)
     worst = 0.0
     for before, after in zip(image.reshape(-1, 3), changed.reshape(-1, 3), strict=True):
@@ -42,7 +42,7 @@ def test_saturation_and_hue_match_the_definition(saturation: float, hue: float) 
 
 
 def test_strength_scales_the_change() -> None:
-    image = colours()
+    image = colors()
 
     def change(strength: float) -> float:
         distort = PhotometricDistortion(strength=strength)
@@ -54,7 +54,7 @@ def test_strength_scales_the_change() -> None:
 
 
 def test_the_image_given_is_not_changed() -> None:
-    image = colours()
+    image = colors()
     before = image.copy()
     for seed in range(50):
         PhotometricDistortion()(image, np.random.default_rng(seed))
@@ -64,6 +64,6 @@ def test_the_image_given_is_not_changed() -> None:
 def test_an_empty_image_takes_the_same_randomness() -> None:
     first, second = np.random.default_rng(3), np.random.default_rng(3)
     empty = PhotometricDistortion()(np.empty((0, 0, 3), dtype=np.uint8), first)
-    PhotometricDistortion()(colours(), second)
+    PhotometricDistortion()(colors(), second)
     assert empty.size == 0
     assert first.random() == second.random()

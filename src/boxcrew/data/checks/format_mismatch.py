@@ -77,7 +77,7 @@ class ReadBoxes:
         return in_pixels(to_corners(self.numbers, order), unit, self.sizes)
 
 
-def box_cause(read: ReadBoxes) -> FormatMismatch | None:
+def box_mismatch(read: ReadBoxes) -> FormatMismatch | None:
     """Return why most boxes that do not fit their images do not, or None if there is no single cause."""
     if not len(read.boxes):
         return None
@@ -197,7 +197,7 @@ def _percent_cause(read: ReadBoxes, fits: Bools) -> FormatMismatch | None:
     return FormatMismatch(f"{corner}, and would fit them as percent: {settings}", settings)
 
 
-def class_cause(
+def class_mismatch(
     ids: Ints, num_listed: int, *, first: int, unlisted: Collection[str]
 ) -> FormatMismatch | None:
     """Return why boxes have classes that are not listed, or None if there is no single cause. `ids` are those

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boxcrew.serve.pieces import num_scans
+from boxcrew.serve.file_structure import num_scans
 from tests.helpers.bad_photos import many_scans, photo, png
 
 SCAN = b"\xff\xda"

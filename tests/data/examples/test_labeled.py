@@ -7,7 +7,7 @@ import pytest
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.examples.example_set import InMemory
-from boxcrew.data.examples.labelled import hold_out_mask, resolve_splits
+from boxcrew.data.examples.labeled import hold_out_mask, resolve_splits
 
 ROOT = Path("some/set")
 

@@ -15,7 +15,7 @@ _NEAR = 16  # regions of an image that learn the way to an object, at most: the 
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LabelledRegions:
+class LabeledRegions:
     """The proposals of images, then their objects, and what each valid one of them is."""
 
     boxes: Tensor  # (B, K, 4)
@@ -23,7 +23,7 @@ class LabelledRegions:
     images: tuple[RegionLabels, ...]
 
     @classmethod
-    def of(cls, batch: Batch, num_classes: int) -> LabelledRegions:
+    def of(cls, batch: Batch, num_classes: int) -> LabeledRegions:
         from torchvision.ops import box_iou
 
         regions, truth = batch.extra["regions"], Truth.of(batch.targets, torch.float32)
