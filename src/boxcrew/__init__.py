@@ -1,4 +1,11 @@
-"""boxcrew: train object detectors on whatever hardware there is: exactly, fast, and explained."""
+"""boxcrew: train object detectors on whatever hardware there is: exactly, fast, and explained.
+
+`Detector`, `Classifier`, `TextModel` and `Generator` are the Python interface (`api`); `cli` is the
+command. Science: `data`, `nets`, `detectors`, `runtime`, `evaluate` and `tasks` say what is computed.
+Machine: `hardware`, `plan` and `deploy` say where. `train` joins them. `recipes`, `report`, `export`,
+`serve`, `compare`, `submit` and `tune` use what it makes; `core` is the vocabulary of all, and `testing`
+has the contracts. docs/architecture.md is the map.
+"""
 
 from __future__ import annotations
 

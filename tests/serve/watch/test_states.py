@@ -27,7 +27,7 @@ NONE, HELD = Lock(), Lock(is_held=True, seconds=100.0)
         ({"state": "running"}, {}, HELD, 200.0, "running"),
         ({"state": "running"}, {}, NONE, 200.0, "killed"),
         ({"state": "running"}, {}, HELD, 50.0, "preparing"),  # it was killed, and is resumed now
-        ({"state": "interrupted"}, {"state": "interrupted"}, NONE, 200.0, "stopped"),
+        ({"state": "interrupted"}, {"state": "interrupted"}, NONE, 200.0, "interrupted"),
         ({"state": "interrupted"}, {"state": "interrupted"}, HELD, 50.0, "preparing"),
         ({"state": "failed", "reason": "no room"}, {}, NONE, 200.0, "failed"),
         ({"state": "finished"}, {}, HELD, 200.0, "finished"),  # it gives advice, and draws its plots

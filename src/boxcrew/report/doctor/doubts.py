@@ -8,7 +8,7 @@ from boxcrew.data.detection.records import Record
 from boxcrew.evaluate.detection.suspects import KINDS, Suspect, SuspectKind
 from boxcrew.report.doctor.charts import legend
 from boxcrew.report.doctor.markup import Html, element, join
-from boxcrew.report.doctor.report import Diagnosis, counted
+from boxcrew.report.doctor.report import Diagnosis, with_plural
 from boxcrew.report.doctor.thumbnails import Frame, Thumbnail, render_figures
 from boxcrew.report.plots.style import SERIES
 
@@ -46,7 +46,7 @@ def duplicates_section(diagnosis: Diagnosis, *, workers: int) -> Html:
     note = f" The {len(shown)} most alike are shown; doctor.json names all."
     more = note if len(pairs) > len(shown) else ""
     text = (
-        f"{counted(len(pairs), 'image looks', 'images look')} like one of another split "
+        f"{with_plural(len(pairs), 'image looks', 'images look')} like one of another split "
         "though the files differ: saved again, resized, cropped or mirrored. If one is used for training, "
         f"the other measures nothing.{more}"
     )

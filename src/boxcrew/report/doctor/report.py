@@ -91,7 +91,8 @@ def set_name(path: str) -> str:
     return folder.stem if folder.is_file() else folder.name
 
 
-def counted(number: int, singular: str, plural: str) -> str:
+def with_plural(number: int, singular: str, plural: str) -> str:
+    """Return a number with the words that fit it, such as `1 image is` or `2 images are`."""
     return f"{number:,} {singular if number == 1 else plural}"
 
 
@@ -155,7 +156,7 @@ def print_diagnosis(diagnosis: Diagnosis, screen: Screen) -> None:
     splits = ", ".join(f"{name} {split.num_images}" for name, split in diagnosis.statistics.items())
     screen.info(
         f"data: {diagnosis.path} ({diagnosis.source.format}): {splits} images, "
-        f"{diagnosis.num_boxes} boxes, {counted(len(diagnosis.source.classes), 'class', 'classes')}"
+        f"{diagnosis.num_boxes} boxes, {with_plural(len(diagnosis.source.classes), 'class', 'classes')}"
     )
     print_problems(diagnosis.source.problems, screen, rest="doctor.json names all")
     for advice in diagnosis.advice:
@@ -167,7 +168,9 @@ def print_diagnosis(diagnosis: Diagnosis, screen: Screen) -> None:
         if diagnosis.proposal_coverage.is_poor:
             screen.warn(diagnosis.proposal_coverage.advice())
     if pairs := len(diagnosis.near_duplicates):
-        screen.warn(f"{counted(pairs, 'image looks', 'images look')} nearly the same as one of another split")
+        screen.warn(
+            f"{with_plural(pairs, 'image looks', 'images look')} nearly the same as one of another split"
+        )
     else:
         screen.info("near-duplicates: none between the splits")
     if diagnosis.suspects is not None:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from boxcrew.data.checks.problem import ProblemKind
 from boxcrew.report.doctor.charts import percent
 from boxcrew.report.doctor.problems import MEANINGS
-from boxcrew.report.doctor.report import Diagnosis, counted
+from boxcrew.report.doctor.report import Diagnosis, with_plural
 
 MOST = 3  # recommendations that are shown as the first things to do
 GOOD_COVERAGE = 0.98  # share of boxes that the detector should match well; above, nothing is recommended
@@ -64,7 +64,7 @@ def _tasks(diagnosis: Diagnosis) -> Iterator[Recommendation]:
     yield from _tasks_about_problems(diagnosis)
     if pairs := len(diagnosis.near_duplicates):
         text = (
-            f"{counted(pairs, 'image looks', 'images look')} nearly the same as one of another "
+            f"{with_plural(pairs, 'image looks', 'images look')} nearly the same as one of another "
             "split, so scores will look better than they are. Keep each pair in one split."
         )
         measured = sum(split.num_images for name, split in diagnosis.statistics.items() if name != "train")
@@ -79,7 +79,7 @@ def _tasks(diagnosis: Diagnosis) -> Iterator[Recommendation]:
         weight = min(_SERIOUS, 60 + 100 * (GOOD_PROPOSALS - proposals.recall50))
         yield Recommendation(weight, proposals.advice(), "coverage")
     if diagnosis.suspects:
-        labels = counted(len(diagnosis.suspects), "label", "labels")
+        labels = with_plural(len(diagnosis.suspects), "label", "labels")
         text = f"The trained detector contradicts {labels}. Check them one by one."
         yield Recommendation(75, text, "suspects")
     for rank, advice in enumerate(diagnosis.advice):
@@ -91,23 +91,23 @@ def _tasks_about_problems(diagnosis: Diagnosis) -> Iterator[Recommendation]:
     for cause in (problem for problem in problems if problem.kind == "cause"):
         yield Recommendation(_SERIOUS + 1, f"{cause.message[:1].upper()}{cause.message[1:]}.", "problems")
     if leaks := sum(problem.kind == "leak" for problem in problems):
-        images = counted(leaks, "image is", "images are")
+        images = with_plural(leaks, "image is", "images are")
         yield Recommendation(90, f"{images} in two splits. Remove the copies from one of them.", "problems")
     if broken := sum(problem.kind in _IMAGE_KINDS for problem in problems):
         share = broken / (broken + diagnosis.num_images)
-        text = f"{counted(broken, 'image', 'images')} cannot be read. Restore or remove them."
+        text = f"{with_plural(broken, 'image', 'images')} cannot be read. Restore or remove them."
         yield Recommendation(_SERIOUS if share > _MANY else 70, text, "problems")
     rest = [p for p in problems if p.kind != "leak" and p.kind not in _IMAGE_KINDS]
     if left_out := Counter(problem.kind for problem in rest if problem.action == "left out"):
         kinds = [f"{MEANINGS[kind][:1].lower()}{MEANINGS[kind][1:]}" for kind, _ in left_out.most_common(2)]
         others = ", and others" if len(left_out) > len(kinds) else ""
         text = (
-            f"{counted(left_out.total(), 'annotation', 'annotations')} had to be left out "
+            f"{with_plural(left_out.total(), 'annotation', 'annotations')} had to be left out "
             f"({', '.join(kinds)}{others}). Fix or delete them."
         )
         yield Recommendation(55 if left_out.total() > _FEW * diagnosis.num_boxes else 45.5, text, "problems")
     if repaired := sum(problem.action == "repaired" for problem in rest):
-        boxes = counted(repaired, "box was", "boxes were")
+        boxes = with_plural(repaired, "box was", "boxes were")
         text = f"{boxes} repaired in memory. Check that the repairs are what the labels meant."
         yield Recommendation(20, text, "problems")
 

@@ -10,10 +10,11 @@ from typing import Literal
 import psutil
 
 from boxcrew.core.lock_owner import LOCK, owner_of
+from boxcrew.core.training_state import TrainingState, training_state
 from boxcrew.serve.watch.reading import JsonRecord
 
-StateName = Literal["waiting", "preparing", "running", "stopped", "killed", "failed", "finished", "gone"]
-_ENDED: dict[str, StateName] = {"finished": "finished", "interrupted": "stopped", "failed": "failed"}
+StateName = Literal["waiting", "gone"] | TrainingState
+_WITH_REASON = {"finished", "interrupted", "failed"}
 STATUS, SUMMARY = "status.json", "summary.json"
 
 
@@ -54,14 +55,11 @@ def state_of(status: JsonRecord, summary: JsonRecord, lock: Lock, *, status_seco
     `status_seconds` is when the status was written, since the epoch; None if it was not. A process that has
     taken the lock since then is about to continue the run.
     """
-    written = status.text("state")
+    written = status.text("state") or summary.text("state")
+    name = training_state(
+        written,
+        is_held=lock.is_held,
+        is_by_holder=status_seconds is not None and lock.seconds <= status_seconds,
+    )
     reason = status.text("reason") or summary.text("stopped_because")
-    is_new = status_seconds is None or lock.seconds > status_seconds
-    if lock.is_held and is_new:
-        return State(name="preparing")
-    if written == "running":
-        return State(name="running") if lock.is_held else State(name="killed")
-    ended = _ENDED.get(written or summary.text("state") or "")
-    if ended is not None:
-        return State(name=ended, reason=reason)
-    return State(name="preparing" if lock.is_held else "killed")
+    return State(name=name, reason=reason if name in _WITH_REASON else None)

@@ -76,7 +76,7 @@ def _sum_up(run: WatchedRun, line: Tree, parts: Sequence[Tree]) -> Tree:
     states = [part["state"] for part in parts]
     num_finished = states.count("finished")
     current = next((part for part in parts if part["state"] in {"running", "preparing"}), None)
-    ended = [part for part in parts if part["state"] in {"failed", "killed", "stopped"}]
+    ended = [part for part in parts if part["state"] in {"failed", "killed", "interrupted"}]
     summed_up: Tree = {"parts": len(parts), "parts_finished": num_finished}
     if line["state"] in {"finished", "gone"}:
         return summed_up
@@ -85,7 +85,7 @@ def _sum_up(run: WatchedRun, line: Tree, parts: Sequence[Tree]) -> Tree:
     name: StateName = "killed"
     if current is not None or line["state"] == "preparing":
         name = "running"
-    elif line["state"] in {"failed", "stopped"}:
+    elif line["state"] in {"failed", "interrupted"}:
         return summed_up
     elif ended:
         return {**summed_up, "state": ended[-1]["state"], "reason": ended[-1]["reason"]}

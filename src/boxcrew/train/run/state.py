@@ -9,6 +9,7 @@ from typing import Any
 
 from boxcrew.core.lock_owner import Owner, owner_of
 from boxcrew.core.storage.address import Location
+from boxcrew.core.training_state import TrainingState, training_state
 from boxcrew.train.loop.checkpoint import list_checkpoints
 from boxcrew.train.run.directory import read_record, stage_names
 from boxcrew.train.run.lease import is_renewed, read_terms
@@ -19,7 +20,7 @@ from boxcrew.train.run.status import STATUS, SUMMARY
 class RunState:
     """The state of a run as another process sees it."""
 
-    state: str  # preparing, running, finished, interrupted, failed, or killed: it ended without notice
+    state: TrainingState  # killed: it ended without notice
     reason: str | None
     stage: str | None  # the last that has begun, of a run with stages
     step: int | None  # the last one that was reported
@@ -66,9 +67,14 @@ def state_of(folder: Path, *, owner: Owner | None, is_held: bool, takeovers: int
     stage = next((name for name in reversed(stage_names(folder)) if (folder / name).is_dir()), None)
     place = folder / stage if stage is not None else folder
     status = _record(place, STATUS)
+    written = str(status.get("state") or _record(folder, SUMMARY).get("state") or "")
+    is_own = owner is not None and status.get("pid") == owner.pid
     checkpoints = list_checkpoints(place / "checkpoints")
     return RunState(
-        state=_state(status, _record(folder, SUMMARY), owner, is_held=is_held),
+        # A stage that has ended says nothing about the run, whose next stage its process prepares.
+        state=training_state(
+            written, is_held=is_held, is_by_holder=is_own and (stage is None or written == "running")
+        ),
         reason=status.get("reason"),
         stage=stage,
         step=status.get("step"),
@@ -85,14 +91,6 @@ def _is_alive(owner: Owner, folder: Path, info: Callable[[str], None]) -> bool:
         return not owner.is_dead()
     info(f"process {owner.pid} on {owner.host} has the directory: waiting for a sign of life from there")
     return is_renewed(folder)
-
-
-def _state(status: dict[str, Any], summary: dict[str, Any], owner: Owner | None, *, is_held: bool) -> str:
-    written = str(status.get("state") or summary.get("state") or "")
-    if is_held:
-        own = owner is not None and status.get("pid") == owner.pid
-        return written if own and written == "running" else "preparing"
-    return "killed" if written in {"running", ""} else written
 
 
 def _record(folder: Path, name: str) -> dict[str, Any]:

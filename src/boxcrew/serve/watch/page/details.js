@@ -37,7 +37,7 @@ function headFacts(run) {
 function sentences(run, silent) {
   const found = [`why_${run.state}`].filter((key) => t(key) !== key).map((key) => t(key));
   if (run.reason) found.push(run.reason);
-  if (["killed", "stopped", "failed"].includes(run.state) && run.kind !== "stage") found.push(t("resume", run.folder));
+  if (["killed", "interrupted", "failed"].includes(run.state) && run.kind !== "stage") found.push(t("resume", run.folder));
   if (silent !== null) found.push(t("silent", duration(silent)));
   return found;
 }
