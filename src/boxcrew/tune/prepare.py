@@ -66,13 +66,10 @@ def prepare_study(config: TuneConfig, screen: Screen) -> StudyRecord:
     """Return the record of a new study. Nothing is written."""
     words = dict(config.settings)
     given = _given(config, words)
-    parse_dimensions(split_search(config.search)[1], given)  # a misspelled word is told before data is read
+    parse_dimensions(split_search(config.search)[1], given)  # so that a misspelled word costs no time
     opened, task_data, task = open_task(given, Screen())
     screen.info(f"data: {given.data.path} {task_data.headline()}")
-    if (reason := task_data.unmeasured(given.metric)) is not None:
-        raise DataError(
-            f"{given.data.path}: {reason}: {given.metric} cannot be measured, so nothing can be compared"
-        )
+    _require_measured(given, task_data)
     space = choose_space(config.search, given, task_data)
     machine = _share(probe_machine(), config.workers)
     planner, plan = plan_before_trial(opened, machine, task_data, task)
@@ -82,13 +79,7 @@ def prepare_study(config: TuneConfig, screen: Screen) -> StudyRecord:
     solving = _solve_seconds(planner, plan, task_data, task)
     is_length_given = bool({"steps", "epochs"} & words.keys())
     cost = _cost(config, planner, plan, is_length_given=is_length_given, solving=solving)
-    pruner = _pruner(config, cost) if can_pause(given.task.stages()) else "none"
-    sampler = _sampler(config, cost, pruner)
-    require_optuna(sampler)
-    if sampler == "cma" and (pruner != "none" or config.workers > 1):
-        raise UsageError(
-            "sampler=cma: learns from whole trainings, one after the other", advice="pruner=none workers=1"
-        )
+    sampler, pruner = _sampler_and_pruner(config, cost, given)
     study = StudyRecord(
         identity=secrets.token_hex(8),
         base=_base(given, plan, words, steps=cost.steps).tree(),
@@ -187,6 +178,28 @@ def _cost(
         steps = max(1, min(steps, int(max(each - closed, each / 2))))
     trainings = available / (steps + closed)
     return TrialCost(steps=steps, step_seconds=seconds, trainings=trainings, solve_seconds=solving)
+
+
+def _require_measured(given: RunConfig, task_data: TaskData) -> None:
+    """Raise `DataError` if the metric that trials are compared by cannot be measured on this data."""
+    if (reason := task_data.unmeasured(given.metric)) is not None:
+        raise DataError(
+            f"{given.data.path}: {reason}: {given.metric} cannot be measured, so nothing can be compared"
+        )
+
+
+def _sampler_and_pruner(config: TuneConfig, cost: TrialCost, given: RunConfig) -> tuple[Sampler, Pruner]:
+    """Return how settings are drawn and when trials are stopped early; raise `UsageError` if the two that the
+    user chose do not go together.
+    """
+    pruner = _pruner(config, cost) if can_pause(given.task.stages()) else "none"
+    sampler = _sampler(config, cost, pruner)
+    require_optuna(sampler)
+    if sampler == "cma" and (pruner != "none" or config.workers > 1):
+        raise UsageError(
+            "sampler=cma: learns from whole trainings, one after the other", advice="pruner=none workers=1"
+        )
+    return sampler, pruner
 
 
 def _pruner(config: TuneConfig, cost: TrialCost) -> Pruner:

@@ -34,6 +34,18 @@ class Checkpoint:
     state: Mapping[str, Any]  # JSON values
     run: Mapping[str, Any] = field(default_factory=dict)  # JSON values: what the run was made with
 
+    @property
+    def elapsed(self) -> float:
+        """Seconds of training up to its step."""
+        elapsed: float = self.state["elapsed"]
+        return elapsed
+
+    @property
+    def plain_optimizer_state(self) -> Mapping[str, Any]:
+        """The state of the optimizer but for its tensors: see `OptimizerState.plain`."""
+        plain: Mapping[str, Any] = self.state["optimizer"]
+        return plain
+
     def num_bytes(self) -> int:
         """Return the size of its tensors, which is that of its files but for some kilobytes."""
         return sum(tensor.nbytes for tensor in self.tensors.values())

@@ -88,14 +88,7 @@ class RunHooks:
             watch=watch,
             evaluation=evaluation,
             pause=Pause(setup.pause_at),
-            saver=Saver(
-                folder / "checkpoints",
-                config.saver,
-                warn=screen.warn,
-                best_step=lambda: evaluation.best_step,
-                sync=metrics.sync,
-                run=record.to_json(),
-            ),
+            saver=_saver(setup, record, evaluation, metrics),
             stop=StopOnSignal(screen, grace=GRACE if num_processes > 1 else 0.0),
             skipped=SkippedReport(screen),
             progress=ProgressReport(folder, screen, files),
@@ -132,3 +125,15 @@ class RunHooks:
         """Describe what could not be written in the end, or return None."""
         problems = [*self.files.problems(), *([self.saver.trouble] if self.saver.trouble else [])]
         return "; ".join(problems) or None
+
+
+def _saver(setup: RunSetup, record: RunRecord, evaluation: EvaluationHook, metrics: MetricsWriter) -> Saver:
+    """Return the hook that writes checkpoints; it never removes the one of the best weights."""
+    return Saver(
+        setup.folder / "checkpoints",
+        setup.config.saver,
+        warn=setup.screen.warn,
+        best_step=lambda: evaluation.best_step,
+        sync=metrics.sync,
+        run=record.to_json(),
+    )

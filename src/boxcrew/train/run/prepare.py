@@ -13,7 +13,7 @@ import torch
 from boxcrew.core.version import VERSION
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.evaluate.advice import MAX_LINES_BEFORE, worst
-from boxcrew.hardware.machine import Host
+from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.probe import probe_machine
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.base import Task
@@ -21,6 +21,7 @@ from boxcrew.tasks.data import TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.from_settings import require_replicas, resumed_plan, with_clones_of
+from boxcrew.train.planning.planner import Planner
 from boxcrew.train.planning.propose import plan_after_trial, plan_before_trial, wants_trial
 from boxcrew.train.run.data import open_task
 from boxcrew.train.run.record import RunRecord, data_facts, warn_of_damage
@@ -51,9 +52,7 @@ def prepare(
     `is_last` says whether the group has no other session after it. The run pauses after step `pause_at`.
     """
     resumed, config, changes = _resumed(config, folder, screen)
-    machine = probe_machine()
-    screen.info(f"boxcrew {VERSION}, torch {torch.__version__}, Python {platform.python_version()}")
-    screen.info(f"machine: {machine.headline()}")
+    machine = _probe_machine(screen)
     config, task_data, task = _open_task(config, folder, screen)
     hosts = group.hosts or (Host(name="", machine=machine, ranks=(0,)),)
     planned = config
@@ -70,11 +69,8 @@ def prepare(
         if wants_trial(config, plan, setup.limits):
             planner, plan = plan_after_trial(planner, plan, task_data, screen)
     else:
-        before = resumed.record
-        advice = [dict(item) for item in before.advice] if resumed.is_own else []
-        require_resumable(setup, resumed, plan)
-        kept = resumed_plan(plan, before.plan, config, machine=machine, then=before.machine)
-        plan = planner.with_prediction(kept)
+        advice = [dict(item) for item in resumed.record.advice] if resumed.is_own else []
+        plan = _kept_plan(setup, resumed, planner, plan, machine)
     for line in (*describe_changes(changes, config), *_describe_plan(config, plan)):
         screen.info(line)
     return Session(
@@ -110,6 +106,22 @@ def _resumed(config: RunConfig, folder: Path, screen: Screen) -> tuple[Resumed |
     warn_of_damage(folder, screen.warn)
     refuse_finished(resumed, config)
     return resumed, config, changes
+
+
+def _probe_machine(screen: Screen) -> Machine:
+    """Return this host, and print it with the versions that compute."""
+    machine = probe_machine()
+    screen.info(f"boxcrew {VERSION}, torch {torch.__version__}, Python {platform.python_version()}")
+    screen.info(f"machine: {machine.headline()}")
+    return machine
+
+
+def _kept_plan(setup: RunSetup, resumed: Resumed, planner: Planner, plan: Plan, machine: Machine) -> Plan:
+    """Return the plan of the resumed run, as far as it must be kept; raise an error if it cannot go on."""
+    before = resumed.record
+    require_resumable(setup, resumed, plan)
+    kept = resumed_plan(plan, before.plan, setup.config, machine=machine, then=before.machine)
+    return planner.with_prediction(kept)
 
 
 def _open_task(config: RunConfig, folder: Path, screen: Screen) -> tuple[RunConfig, TaskData, Task]:

@@ -20,8 +20,8 @@ from boxcrew.plan.plan import Plan
 from boxcrew.tasks.data import TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import Checkpoint, list_checkpoints, read_run
+from boxcrew.train.loop.hooks.evaluation import EVALUATION
 
-EVALUATION = "evaluation.json"
 FILES = ("plan.json", "hardware.json", "data_report.json", "placement.json", "init.json")
 """The files that a resumed run writes again."""
 

@@ -98,7 +98,7 @@ def _require_same_model(setup: RunSetup, resumed: Resumed) -> None:
             "the data has changed since this run began: it continues with the data as it is now, and will "
             "not be the same as a run without a stop"
         )
-    check_optimizer_state(optimizer_of(setup.task, setup.config.optim), checkpoint.state["optimizer"])
+    check_optimizer_state(optimizer_of(setup.task, setup.config.optim), checkpoint.plain_optimizer_state)
 
 
 def refuse_finished(resumed: Resumed, config: RunConfig) -> None:
@@ -114,7 +114,7 @@ def refuse_finished(resumed: Resumed, config: RunConfig) -> None:
         return
     limits = config.limits(num_samples=record.data["num_train"], batch=record.plan.batch)
     patience = config.evaluation.patience
-    if limits.progress(checkpoint.step, checkpoint.state["elapsed"]).fraction >= 1:
+    if limits.progress(checkpoint.step, checkpoint.elapsed).fraction >= 1:
         advice = "to train longer give more epochs=, steps= or time="
     elif patience and EvaluationState.of(checkpoint).without_gain >= patience:
         advice = "to train longer give a higher evaluation.patience="

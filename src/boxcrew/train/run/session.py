@@ -21,14 +21,14 @@ from boxcrew.nets.layers import eval_mode
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.data import EvalOptions, TrainData
 from boxcrew.train.loop.checkpoint import Checkpoint
+from boxcrew.train.loop.hooks.evaluation import EVALUATION, BestScores
 from boxcrew.train.loop.hooks.mixing import LastUnmixed
 from boxcrew.train.loop.trainer import Trainer
 from boxcrew.train.output.outcome import Outcome, print_result, save_task
 from boxcrew.train.planning.placement import placement
 from boxcrew.train.planning.planner import FirstSteps, Planner
-from boxcrew.train.run.directory import read_record
 from boxcrew.train.run.hooks import RunHooks
-from boxcrew.train.run.record import EVALUATION, RunRecord, is_damaged
+from boxcrew.train.run.record import RunRecord, is_damaged
 from boxcrew.train.run.replicas import broadcast_session
 from boxcrew.train.run.resuming import record_changes
 from boxcrew.train.run.setup import RunSetup
@@ -165,12 +165,12 @@ class Session:
         self, trainer: Trainer, hooks: RunHooks, *, state: str, advice: Sequence[Advice] = ()
     ) -> dict[str, Any]:
         """Write `summary.json`: the numbers of the best weights, and how the run went."""
-        best, summaries = read_record(self.folder, EVALUATION), hooks.summaries
+        best, summaries = BestScores.of(self.folder), hooks.summaries
         clones = trainer.deployment.own_clones
         summary = {
             "state": state,
             "stopped_because": trainer.stop_reason,
-            **best.get("numbers", {}),
+            **best.numbers,
             "best_step": hooks.evaluation.best_step,
             "steps": trainer.step,
             "epochs": trainer.progress.epoch,
@@ -181,8 +181,8 @@ class Session:
             "images_per_second": summaries.num_images / max(summaries.seconds, 1e-9),
             "data_wait_share": summaries.data_wait / max(summaries.seconds, 1e-9),
             "peak_memory_bytes": max(peak_memory(clone.device) or 0 for clone in clones),
-            "milliseconds": best.get("milliseconds", {}),
-            "classes": best.get("classes", []),
+            "milliseconds": best.milliseconds,
+            "classes": best.classes,
             "first_steps": hooks.verification.to_json(),
             "advice": [*self.advice, *(item.to_json() for item in (*hooks.watch.advice, *advice))],
         }

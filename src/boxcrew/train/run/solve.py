@@ -27,6 +27,7 @@ from boxcrew.tasks.base import Task
 from boxcrew.tasks.data import EvalOptions, SolveOptions, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.init import Finetune
+from boxcrew.train.loop.hooks.evaluation import EVALUATION
 from boxcrew.train.output.outcome import Outcome, print_scores, save_task
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.data import open_task
@@ -126,7 +127,7 @@ def _write_weights(
         path = folder / "weights" / f"{which}.safetensors"
         save_task(path, task, task_data.config, task_data.facts, step=step, seed=config.seed)
     report = {"step": step, "task": task_data.config.name, **evaluation.to_json()}
-    write_json(folder / "evaluation.json", report)
+    write_json(folder / EVALUATION, report)
 
 
 def _summary(evaluation: Evaluation, *, step: int | None, seconds: float) -> dict[str, Any]:

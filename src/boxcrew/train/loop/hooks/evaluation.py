@@ -24,7 +24,9 @@ from boxcrew.train.output.best_effort import BestEffort
 from boxcrew.train.output.metrics import MetricsWriter
 from boxcrew.train.output.outcome import save_task
 from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.directory import read_record
 
+EVALUATION = "evaluation.json"
 TIMES = 5  # evaluations in a run that does not set `evaluation.every_epochs`
 TIME_FRACTION = 0.1  # of the time between two of them that one may take, if the time of the run is limited
 OnResult = Callable[[Trainer, Evaluation, bool], None]
@@ -92,8 +94,27 @@ class BestWeights:
         name = "weights/best.safetensors"
         with self.files.writing(name):
             save_task(self.folder / name, task, config, facts, step=step, seed=self.seed)
-            write_json(self.folder / "evaluation.json", report)
+            write_json(self.folder / EVALUATION, report)
         return self.files.is_written(name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestScores:
+    """The scores that `evaluation.json` has of the best weights; empty if nothing was evaluated yet."""
+
+    numbers: Mapping[str, float | None]
+    milliseconds: Mapping[str, float]  # of each part of a prediction
+    classes: Sequence[Mapping[str, Any]]  # the numbers of each class
+
+    @classmethod
+    def of(cls, folder: Path) -> Self:
+        """Read the scores in a run directory; raise `ValueError` if the file is damaged."""
+        report = read_record(folder, EVALUATION)
+        return cls(
+            numbers=report.get("numbers", {}),
+            milliseconds=report.get("milliseconds", {}),
+            classes=report.get("classes", []),
+        )
 
 
 @dataclass(eq=False, repr=False)
