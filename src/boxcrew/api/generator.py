@@ -20,8 +20,8 @@ class Generator(TorchModel):
 
     def predict(self, num: int = 64, *, seed: int = 0) -> GeneratedImages:
         """Generate `num` images; the same seed gives the same ones."""
-        assert isinstance(self.loaded.config, GanConfig)
-        noise = normal(seed, 0, np.arange(num), self.loaded.config.latent, stream=20)
+        config: GanConfig = self.loaded.config
+        noise = normal(seed, 0, np.arange(num), config.latent, stream=20)
         with self.loaded.deployment, torch.inference_mode():
             made = self.loaded.task.network(self.loaded.deployment.to_device(torch.from_numpy(noise)))
         return GeneratedImages(to_pixels(made))

@@ -8,7 +8,7 @@ from boxcrew.api.images import Warn
 from boxcrew.api.model import TorchModel
 from boxcrew.core.units import counted
 from boxcrew.data.examples.alphabet import unknown_characters
-from boxcrew.tasks.sequence import LanguageNet
+from boxcrew.tasks.sequence import language_net_of
 
 _NAMED = 10  # characters that a warning names
 
@@ -35,8 +35,7 @@ class TextModel(TorchModel):
         A lower `temperature` gives more probable and less varied text; 0 always the likeliest character.
         `warn` is called if the model does not know all characters of the text.
         """
-        network = self.loaded.task.network
-        assert isinstance(network, LanguageNet)
+        network = language_net_of(self.loaded.task)
         unknown = unknown_characters(network.encoding, text)
         if unknown:
             named = ", ".join(map(repr, unknown[:_NAMED])) + (", …" if len(unknown) > _NAMED else "")

@@ -146,8 +146,7 @@ class MultiBoxNet(DetectorNet):
     def class_tensors(self) -> Mapping[str, ClassRows]:
         rows: dict[str, ClassRows] = {}
         for i, (head, blocks) in enumerate(zip(self.class_heads, self.boxes_per_cell, strict=True)):
-            name, layer = list(head.named_modules())[-1]
-            assert isinstance(layer, nn.Conv2d)
+            name, _ = list(head.named_modules())[-1]
             prefix = f"class_heads.{i}.{name}." if name else f"class_heads.{i}."
             rows |= dict.fromkeys((f"{prefix}weight", f"{prefix}bias"), ClassRows(blocks=blocks, shared=1))
         return rows

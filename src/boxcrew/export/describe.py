@@ -14,7 +14,7 @@ from boxcrew.detectors import DetectorNet, ProposalConfig
 from boxcrew.nets.network import Network
 from boxcrew.runtime.model_info import CandidateRule, ImageInput, ModelInfo, ProposalSource, Suppression
 from boxcrew.tasks.base import TASKS
-from boxcrew.tasks.detection import DetectionConfig
+from boxcrew.tasks.detection import DetectionConfig, detector_of
 from boxcrew.train.run.loading import Loaded
 
 _MAIN_SCORES = ("AP", "AP50", "AP75", "accuracy", "accuracy5", "val_loss", "perplexity", "frechet")
@@ -24,6 +24,11 @@ def describe(loaded: Loaded, *, inputs: tuple[str, ...], with_nms: bool, chooses
     """Return the description of a network, before anything was measured."""
     task, network = loaded.config, loaded.task.network
     is_detector = isinstance(task, DetectionConfig)
+    further = (
+        _of_detector(task, detector_of(loaded.task), with_nms=with_nms, chooses=chooses)
+        if is_detector
+        else {}
+    )
     return ModelInfo(
         predicts=TASKS.get(task.name).predicts(loaded.facts),
         network=task.detector.name if is_detector else task.title.rpartition(" by ")[2],
@@ -33,12 +38,11 @@ def describe(loaded: Loaded, *, inputs: tuple[str, ...], with_nms: bool, chooses
         task=task.tree(),
         facts=loaded.facts.to_json(),
         seed=loaded.seed,
-        **(_of_detector(task, network, with_nms=with_nms, chooses=chooses) if is_detector else {}),
+        **further,
     )
 
 
-def _of_detector(task: DetectionConfig, network: Network, *, with_nms: bool, chooses: bool) -> Tree:
-    assert isinstance(network, DetectorNet)
+def _of_detector(task: DetectionConfig, network: DetectorNet, *, with_nms: bool, chooses: bool) -> Tree:
     detector, normalize = task.detector, network.normalize
     image = ImageInput(
         size=detector.size.largest,

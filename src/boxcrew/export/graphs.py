@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +13,9 @@ from boxcrew.core.errors import ExportError
 from boxcrew.data.examples.alphabet import num_tokens
 from boxcrew.detectors import DetectorNet
 from boxcrew.export.cells import with_exportable_cells
+from boxcrew.nets.network import Network
 from boxcrew.nets.recurrent import LanguageModel, State
 from boxcrew.runtime.exported import EXTRA, IMAGES, THRESHOLD
-from boxcrew.tasks.base import TASKS, PredictionKind
 from boxcrew.tasks.exported import INPUT, STATE
 from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.gan import GanConfig
@@ -69,12 +70,16 @@ class ExportGraph:
 
 def graph_of(loaded: Loaded, *, with_nms: bool) -> ExportGraph:
     """Return the network of a trained task as it is exported; `ExportError` if it cannot be."""
-    kind = TASKS.get(loaded.config.name).predicts(loaded.facts)
-    if with_nms and kind != "boxes":
+    network = loaded.task.network
+    if isinstance(network, DetectorNet):
+        return _detector_graph(network, loaded.path, with_nms=with_nms)
+    if with_nms:
         raise ExportError(f"nms=true: {loaded.path} is not a detector", advice="leave nms= out")
-    if kind == "boxes":
-        return _detector_graph(loaded, with_nms=with_nms)
-    return _GRAPHS[kind](loaded)
+    if isinstance(network, LanguageNet):
+        return _language_graph(network)
+    if isinstance(loaded.config, GanConfig):
+        return _generator_graph(network, loaded.config)
+    return _classifier_graph(network, loaded.facts)
 
 
 class DetectorModule(nn.Module):
@@ -93,13 +98,9 @@ class DetectorModule(nn.Module):
         return padded.boxes, padded.scores, padded.labels
 
 
-def _detector_graph(loaded: Loaded, *, with_nms: bool) -> ExportGraph:
-    detector = loaded.task.network
-    assert isinstance(detector, DetectorNet)
+def _detector_graph(detector: DetectorNet, path: Path, *, with_nms: bool) -> ExportGraph:
     if detector.not_exportable:
-        raise ExportError(
-            f"{loaded.path}: {detector.config.name} cannot be exported: {detector.not_exportable}"
-        )
+        raise ExportError(f"{path}: {detector.config.name} cannot be exported: {detector.not_exportable}")
     size, num_regions = detector.config.size, detector.config.num_regions
     if size.limit is not None:
         raise ExportError(
@@ -144,9 +145,7 @@ class _ClassifierModule(nn.Module):
         return probabilities
 
 
-def _classifier_graph(loaded: Loaded) -> ExportGraph:
-    facts = loaded.facts
-    assert isinstance(facts, ExampleFacts)
+def _classifier_graph(network: Network, facts: ExampleFacts) -> ExportGraph:
     axes = {0: BATCH, 1: TIME} if facts.kind == "tokens" else {0: BATCH}
 
     def make_inputs(lengths: Lengths) -> tuple[Tensor, ...]:
@@ -159,7 +158,7 @@ def _classifier_graph(loaded: Loaded) -> ExportGraph:
         return (torch.randint(0, 256, (num, channels, height, width), dtype=torch.uint8),)
 
     return ExportGraph(
-        module=with_exportable_cells(_ClassifierModule(loaded.task.network)).eval(),
+        module=with_exportable_cells(_ClassifierModule(network)).eval(),
         axes={INPUT: axes},
         outputs=("probabilities",),
         make_inputs=make_inputs,
@@ -178,11 +177,9 @@ class _GeneratorModule(nn.Module):
         return ((images + 1) * 127.5).round().clamp(0.0, 255.0).to(torch.uint8)
 
 
-def _generator_graph(loaded: Loaded) -> ExportGraph:
-    config = loaded.config
-    assert isinstance(config, GanConfig)
+def _generator_graph(network: Network, config: GanConfig) -> ExportGraph:
     return ExportGraph(
-        module=_GeneratorModule(loaded.task.network).eval(),
+        module=_GeneratorModule(network).eval(),
         axes={INPUT: {0: BATCH}},
         outputs=("images",),
         make_inputs=lambda lengths: (torch.randn(lengths[BATCH], config.latent),),
@@ -203,9 +200,7 @@ class _LanguageModule(nn.Module):
         return (scores, *after) if isinstance(after, tuple) else (scores, after)
 
 
-def _language_graph(loaded: Loaded) -> ExportGraph:
-    network = loaded.task.network
-    assert isinstance(network, LanguageNet)
+def _language_graph(network: LanguageNet) -> ExportGraph:
     model = network.model
     cells = model.cells
     num_states = 2 if isinstance(cells, nn.LSTM) else 1
@@ -222,10 +217,3 @@ def _language_graph(loaded: Loaded) -> ExportGraph:
         outputs=("scores", *(f"{name}_after" for name in states)),
         make_inputs=make_inputs,
     )
-
-
-_GRAPHS: Mapping[PredictionKind, Callable[[Loaded], ExportGraph]] = {
-    "classes": _classifier_graph,
-    "text": _language_graph,
-    "images": _generator_graph,
-}

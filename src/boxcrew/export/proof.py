@@ -61,8 +61,7 @@ def prove(
     exported: Exported, loaded: Loaded, data: TaskData, evaluation: Evaluation, progress: Progress
 ) -> Proof:
     """Compare an exported network with the evaluation of that of torch, sample by sample."""
-    if isinstance(evaluation, DetectionEvaluation):
-        assert isinstance(data, DetectionData)
+    if isinstance(evaluation, DetectionEvaluation) and isinstance(data, DetectionData):
         return _prove_detector(exported, OtherRounding(loaded), data, evaluation, progress)
     info = exported.info
     kind = TASKS.get(info.task["name"])
@@ -201,11 +200,12 @@ def _scores(evaluation: Evaluation) -> dict[str, float]:
     return {name: value for name, value in evaluation.numbers.items() if is_measured(value)}
 
 
-def training_inputs(predictor: DetectionPredictor, data: TaskData, *, most: int) -> Iterator[PreparedImage]:
+def training_inputs(
+    predictor: DetectionPredictor, data: DetectionData, *, most: int
+) -> Iterator[PreparedImage]:
     """Yield some training photos as a detector sees them, evenly spread over the set; those that cannot be
     read are left out.
     """
-    assert isinstance(data, DetectionData)
     for record in data.train[:: max(1, len(data.train) // most)][:most]:
         try:
             yield predictor.prepare(source_image(data, record))

@@ -66,7 +66,7 @@ def export(config: ExportConfig, screen: Screen) -> Tree:
         done = partial(_show, progress, _num_samples(data))
         evaluation = evaluate_torch(job.loaded, data, done)
     plain = None
-    if config.int8:
+    if config.int8 and isinstance(data, DetectionData):  # `_load` refuses int8 of any other
         plain = draft.with_scores(main_scores(job.prove(draft, data, evaluation).scores))
         draft = job.with_int8(model, info, data)
     job.require_any_length(draft)
@@ -135,7 +135,7 @@ class _Job:
             done = partial(_show, progress, _num_samples(data))
             return prove(draft.exported, self.loaded, data, evaluation, done)
 
-    def with_int8(self, model: bytes, info: ModelInfo, data: TaskData) -> _Draft:
+    def with_int8(self, model: bytes, info: ModelInfo, data: DetectionData) -> _Draft:
         """Return the network with integers of 8 bits, calibrated with training photos."""
         predictor = ExportedPredictor.of(self.draft(model, info).exported)
         with self.screen.progress("calibrating int8"):

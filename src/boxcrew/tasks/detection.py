@@ -91,6 +91,14 @@ class DetectionTask(Task):
         return self.detector.losses(batch)
 
 
+def detector_of(task: Task) -> DetectorNet:
+    """Return the detector of a task, which torch must compute: that of an exported file is a `TypeError`."""
+    network = task.network
+    if not isinstance(network, DetectorNet):
+        raise TypeError(f"the network is a {type(network).__name__}, not a DetectorNet")
+    return network
+
+
 class DetectionConfig(TaskConfig):
     hoisted = ("detector", "transforms")
     aliases: ClassVar[Mapping[str, str]] = {"size": "detector.size"}
@@ -179,10 +187,14 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
     def predictor(cls, config: DetectionConfig, task: Task, move: ToDevice) -> DetectionPredictor:
         if isinstance(task.network, ExportedNetwork):
             return ExportedPredictor.of(task.network.exported)
-        assert isinstance(task.network, DetectorNet)
+        return cls.torch_predictor(config, task, move)
+
+    @classmethod
+    def torch_predictor(cls, config: DetectionConfig, task: Task, move: ToDevice) -> Predictor:
+        """Return the predictor of a network that torch computes."""
         pipeline = eval_pipeline(config.transforms, config.detector.size)
         propose = proposer_of(config.detector)
-        return Predictor(detector=task.network, pipeline=pipeline, move=move, propose=propose)
+        return Predictor(detector=detector_of(task), pipeline=pipeline, move=move, propose=propose)
 
     @property
     def facts(self) -> DataFacts:
@@ -331,8 +343,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
 
     def solve(self, task: Task, stage: str, options: SolveOptions) -> tuple[str, ...]:
         """Let the detector solve a stage from the training images, seen as in an evaluation."""
-        predictor = self.predictor(self.config, task, lambda inputs: inputs)
-        assert isinstance(predictor, Predictor)
+        predictor = self.torch_predictor(self.config, task, lambda inputs: inputs)
         samples = DetectionSamples(self.images, self.train, predictor.pipeline, self.regions)
         passes = ImagePasses(
             samples=samples, batch=options.batch, workers=options.workers, progress=options.progress
@@ -342,12 +353,12 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
 
     def advice(self, task: Task, *, from_scratch: bool) -> tuple[Advice, ...]:
         advice = super().advice(task, from_scratch=from_scratch)
-        assert isinstance(task.network, DetectorNet)
         if self.regions is not None:
             covered = proposal_coverage(self.train, self.regions).recall50
             return *advice, *uncovered_objects(covered)
-        config, objects = task.network.config, self._train_objects()
-        if (matched := matched_fraction(task.network, objects, self.config.transforms)) is None:
+        detector, objects = detector_of(task), self._train_objects()
+        config = detector.config
+        if (matched := matched_fraction(detector, objects, self.config.transforms)) is None:
             return advice
         name = f"{config.name} at size={config.size}"
         return *advice, *unmatched_objects(matched, learned_from=config.learned_from, detector=name)
@@ -374,8 +385,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         return render_predictions(self.source, self.val, evaluation.images[:num])
 
     def render_inside(self, task: Task, batch: Batch, num: int) -> ImageSheets:
-        assert isinstance(task.network, DetectorNet)
-        return render_proposals(task.network, batch, num)
+        return render_proposals(detector_of(task), batch, num)
 
     @classmethod
     def scores(cls, report: Mapping[str, Any]) -> ScoreTable:

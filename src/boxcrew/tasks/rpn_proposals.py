@@ -76,5 +76,6 @@ def _load(file: Path, _stamp: str) -> Predictor:
     task = kind.build(config, kind.facts_class.from_json(weights.meta["facts"])).eval()
     task.network.load_state_dict(weights.state)
     predictor = kind.predictor(config, task, lambda inputs: inputs)
-    assert isinstance(predictor, Predictor)
+    if not isinstance(predictor, Predictor):
+        raise ModelError(f"{file}: the weights are not those of a detector", advice=_ADVICE)
     return predictor

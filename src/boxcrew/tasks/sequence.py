@@ -76,6 +76,14 @@ class LanguageNet(Network):
         return decode_tokens(self.encoding, tokens[0].cpu().numpy())
 
 
+def language_net_of(task: Task) -> LanguageNet:
+    """Return the language model of a task; `TypeError` if it has another network."""
+    network = task.network
+    if not isinstance(network, LanguageNet):
+        raise TypeError(f"the network is a {type(network).__name__}, not a LanguageNet")
+    return network
+
+
 class LanguageTask(RegularizedTask):
     """A language model with the cross-entropy of each next character."""
 
@@ -176,8 +184,7 @@ class SequenceData(ClassTaskData[SequenceConfig]):
     def evaluate(self, task: Task, move: ToDevice, options: EvalOptions) -> Evaluation:
         if not self.is_text:
             return super().evaluate(task, move, options)
-        net = task.network
-        assert isinstance(net, LanguageNet)
+        net = language_net_of(task)
         begun, network_seconds, nats, count, done = time.monotonic(), 0.0, 0.0, 0, 0
         for batch in eval_example_batches(self.val, batch=options.batch, workers=options.workers):
             started = time.perf_counter()
