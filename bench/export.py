@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,11 +21,12 @@ import numpy as np
 from bench.child import boxcrew, in_child, one_core, train
 from bench.real_data import real_data
 from bench.row import Row, alternate_figures, skipped
+from bench.timing import time_calls
 
 SET = "groceries8_voc"
 MINUTES = 3
 COMMAND = "python -m bench export"
-PREDICTIONS, UNCOUNTED = 20, 3
+PREDICTIONS = 20
 LARGE, USUAL = (4000, 3000), (640, 480)  # photos of 12 megapixels, and of a camera
 PEER = Path(".peers/ultralytics/bin/python")
 
@@ -182,7 +182,7 @@ def measure_ours(file: str, photo: str) -> dict[str, float]:
     from boxcrew import Detector
 
     detector = Detector.load(file, device="cpu")
-    return time_calls(lambda: detector.predict(photo))
+    return time_calls(lambda: detector.predict(photo), num=PREDICTIONS)
 
 
 def measure_torchvision(photo: str) -> dict[str, float]:
@@ -197,20 +197,7 @@ def measure_torchvision(photo: str) -> dict[str, float]:
         with torch.inference_mode():
             return model([decode_jpeg(read_file(photo)).float() / 255])
 
-    return time_calls(predict)
-
-
-def time_calls(predict: Callable[[], object]) -> dict[str, float]:
-    wall, cpu = [], []
-    for _ in range(UNCOUNTED + PREDICTIONS):
-        begun, cpu_begun = time.perf_counter(), time.process_time()
-        predict()
-        wall.append(time.perf_counter() - begun)
-        cpu.append(time.process_time() - cpu_begun)
-    return {
-        "seconds": statistics.median(wall[UNCOUNTED:]),
-        "cpu_seconds": statistics.median(cpu[UNCOUNTED:]),
-    }
+    return time_calls(predict, num=PREDICTIONS)
 
 
 if __name__ == "__main__":

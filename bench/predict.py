@@ -7,11 +7,8 @@ take turns.
 from __future__ import annotations
 
 import json
-import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -19,10 +16,11 @@ import numpy as np
 
 from bench.child import in_child, one_core
 from bench.row import Row, alternate_figures
+from bench.timing import time_calls
 
 WIDTH, HEIGHT = 640, 480
 CLASSES = tuple(f"class {i}" for i in range(8))
-PREDICTIONS, UNCOUNTED = 30, 3
+PREDICTIONS = 30
 
 
 def rows(*, repeats: int = 5) -> list[Row]:
@@ -63,7 +61,7 @@ def measure_ours() -> dict[str, float]:
         save_task(weights, task, config.task, DataFacts(classes=CLASSES), step=0, seed=0)
         detector = Detector.load(weights, device="cpu")
     photo = _photo()
-    return _time(lambda: detector.predict(photo, score=0.0))
+    return time_calls(lambda: detector.predict(photo, score=0.0), num=PREDICTIONS)
 
 
 def measure_torchvision() -> dict[str, float]:
@@ -80,24 +78,11 @@ def measure_torchvision() -> dict[str, float]:
         with torch.inference_mode():
             return model([torch.from_numpy(photo).permute(2, 0, 1).float() / 255])
 
-    return _time(predict)
+    return time_calls(predict, num=PREDICTIONS)
 
 
 def _photo() -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8)
-
-
-def _time(predict: Callable[[], object]) -> dict[str, float]:
-    wall, cpu = [], []
-    for _ in range(UNCOUNTED + PREDICTIONS):
-        begun, cpu_begun = time.perf_counter(), time.process_time()
-        predict()
-        wall.append(time.perf_counter() - begun)
-        cpu.append(time.process_time() - cpu_begun)
-    return {
-        "seconds": statistics.median(wall[UNCOUNTED:]),
-        "cpu_seconds": statistics.median(cpu[UNCOUNTED:]),
-    }
 
 
 if __name__ == "__main__":

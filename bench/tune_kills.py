@@ -31,7 +31,7 @@ _TIMES = {"at", "seconds"}
 def rows(*, kills: int = 20, seed: int = 0) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         data, whole, hurt = (Path(folder) / name for name in ("data", "whole", "hurt"))
-        _write_table(data)
+        write_kinds(data)
         words = ("tune", *WORDS, f"data={data}", f"trials={kills}")
         _start(*words, f"out={whole}").wait()
         done = _search_under_fire(words, hurt, kills=kills, moments=random.Random(seed))
@@ -130,9 +130,9 @@ def _tensors(run: Path) -> dict[str, bytes]:
     return {str(file.relative_to(run)): file.read_bytes() for file in files}
 
 
-def _write_table(folder: Path) -> None:
+def write_kinds(folder: Path) -> None:
     """Write rows of three kinds that overlap, in three splits."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     rng = np.random.default_rng(0)
     for split, count in (("train", 180), ("val", 30), ("test", 30)):
         lines = ["a,b,c,kind"]

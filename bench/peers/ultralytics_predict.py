@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from bench.export import time_calls
+from bench.timing import time_calls
 
 SIZE = 256
 

@@ -56,7 +56,9 @@ def test_the_content_of_a_file_is_decoded(file: Path) -> None:
         np.testing.assert_array_equal(loaded(image), PIXELS)
     with file.open("rb") as opened:
         np.testing.assert_array_equal(loaded(opened), PIXELS)
-        with pytest.raises(UsageError, match=r"photo\.png: nothing is left to read: file\.seek\(0\)"):
+        with pytest.raises(
+            UsageError, match=r"photo\.png: nothing is left to read: call file\.seek\(0\) first"
+        ):
             load_image(opened)
 
 

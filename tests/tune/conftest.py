@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from unittest.mock import Mock
 
-import numpy as np
 import pytest
 
+from bench.tune_kills import write_kinds
 from boxcrew.tune.choose import choose_space
 from boxcrew.tune.record import StudyRecord
 from tests.helpers.once import MakeOnce
@@ -19,17 +19,7 @@ SPACE = {"optim": {"rate": "1e-4..1e-1:log"}, "net": {"dropout": "0..0.5"}}
 def table(make_once: MakeOnce) -> Path:
     """Rows of three kinds that overlap, in three splits. Not to be changed."""
 
-    def write(folder: Path) -> None:
-        rng = np.random.default_rng(0)
-        for split, count in (("train", 180), ("val", 30), ("test", 30)):
-            rows = ["a,b,c,kind"]
-            for index in range(count):
-                kind = index % 3
-                a, b, c = rng.normal((kind, -kind, 0), (1.0, 1.5, 1.0))
-                rows.append(f"{a:.3f},{b:.3f},{c:.3f},{'xyz'[kind]}")
-            (folder / f"{split}.csv").write_text("\n".join(rows) + "\n")
-
-    return make_once("kinds", write)
+    return make_once("kinds", write_kinds)
 
 
 @pytest.fixture(scope="session")

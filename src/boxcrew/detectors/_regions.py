@@ -16,6 +16,7 @@ from boxcrew.data.proposals.methods import SELECTIVE_SEARCH
 from boxcrew.detectors._base import Candidates, DetectorConfig, DetectorNet, HeightWidth, Share
 from boxcrew.nets.backbones import Backbone
 from boxcrew.nets.network import ClassRows
+from boxcrew.nets.region_head import RegionChoice, RegionSample, sample_regions
 from boxcrew.nets.region_targets import Truth
 from boxcrew.nets.static import hashed_keys
 
@@ -103,6 +104,22 @@ def with_true_boxes(batch: Batch, truth: Truth) -> tuple[Tensor, Tensor, Tensor]
         torch.cat((valid, truth.learned), dim=1),
         torch.cat(keys, dim=1),
     )
+
+
+def sample_training_regions(
+    batch: Batch, config: ProposalConfig, dtype: torch.dtype, *, count: int, background_from: float
+) -> RegionSample:
+    """Return `count` regions of each image to learn from, of its proposals and objects. Those that overlap
+    an object by `background_from` up to `config.region_iou` are background.
+    """
+    truth = Truth.of(batch.targets, dtype)
+    choice = RegionChoice(
+        count=count,
+        positive_share=config.positives,
+        positive_iou=config.region_iou,
+        negative_from=background_from,
+    )
+    return sample_regions(*with_true_boxes(batch, truth), truth, choice)
 
 
 def require_sizes(config: DetectorConfig, backbone: Backbone) -> None:

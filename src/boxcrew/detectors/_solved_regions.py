@@ -20,14 +20,13 @@ from boxcrew.core.stage import Stage
 from boxcrew.core.types import Batch, Losses
 from boxcrew.detectors._base import ImageBatches
 from boxcrew.detectors._feature_store import FeatureStore, require_room
-from boxcrew.detectors._regions import Count, ProposalConfig, RegionDetector, with_true_boxes
+from boxcrew.detectors._regions import Count, ProposalConfig, RegionDetector, sample_training_regions
 from boxcrew.nets.anchors import BoxCoder, to_center_size
 from boxcrew.nets.box_ridge import BoxExamples, solve_boxes
 from boxcrew.nets.labeled_regions import LabeledRegions, near_objects
 from boxcrew.nets.linear_svm import RegionLabels, RegionRows, require_scikit_learn, solve_svms
 from boxcrew.nets.network import ClassRows
-from boxcrew.nets.region_head import RegionChoice, region_class_loss, sample_regions
-from boxcrew.nets.region_targets import Truth
+from boxcrew.nets.region_head import region_class_loss
 
 CODE = BoxCoder(center_variance=1.0, size_variance=1.0)
 SVM = "svm"  # the stage that solves
@@ -129,14 +128,10 @@ class SolvedRegions(RegionDetector):
         number of images, so that any split of a step learns the same. Boxes are not learned by descent.
         """
         config = self.config
-        truth = Truth.of(batch.targets, self.normalize.mean.dtype)
-        choice = RegionChoice(
-            count=config.regions,
-            positive_share=config.positives,
-            positive_iou=config.region_iou,
-            negative_from=self.background_from,
+        dtype, background_from = self.normalize.mean.dtype, self.background_from
+        sample = sample_training_regions(
+            batch, config, dtype, count=config.regions, background_from=background_from
         )
-        sample = sample_regions(*with_true_boxes(batch, truth), truth, choice)
         hidden = self.head.hidden(self.pool(self.normalize(batch.inputs), sample.boxes))
         scores = self.head.scores(hidden).unflatten(0, sample.classes.shape)
         loss = region_class_loss(scores, sample)

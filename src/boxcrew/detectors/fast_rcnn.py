@@ -11,12 +11,17 @@ from torch import Tensor, nn
 from boxcrew.core.input_size import InputSize
 from boxcrew.core.types import Batch, Losses
 from boxcrew.detectors._base import DETECTORS, Share
-from boxcrew.detectors._regions import Count, ProposalConfig, RegionDetector, require_sizes, with_true_boxes
+from boxcrew.detectors._regions import (
+    Count,
+    ProposalConfig,
+    RegionDetector,
+    require_sizes,
+    sample_training_regions,
+)
 from boxcrew.nets.backbones import Backbone
 from boxcrew.nets.fpn import Narrow
 from boxcrew.nets.layers import Normalize, TopDown
-from boxcrew.nets.region_head import RegionChoice, RegionHead, moved_boxes, region_losses, sample_regions
-from boxcrew.nets.region_targets import Truth
+from boxcrew.nets.region_head import RegionHead, moved_boxes, region_losses
 from boxcrew.nets.regions import Pooling, pool_regions
 
 _BETA = 1.0  # from which smooth L1 is straight (equation 3)
@@ -74,16 +79,12 @@ class FastRcnn(RegionDetector):
         of images, so that any split of a step learns the same.
         """
         config = self.config
-        truth = Truth.of(batch.targets, self.normalize.mean.dtype)
-        choice = RegionChoice(
-            count=config.regions,
-            positive_share=config.positives,
-            positive_iou=config.region_iou,
-            negative_from=config.background_iou,
+        dtype, background_from = self.normalize.mean.dtype, config.background_iou
+        sample = sample_training_regions(
+            batch, config, dtype, count=config.regions, background_from=background_from
         )
-        sample = sample_regions(*with_true_boxes(batch, truth), truth, choice)
         terms = region_losses(*self._classify(batch.inputs, sample.boxes), sample, beta=_BETA)
-        return Losses(terms=terms, weight=truth.boxes.new_tensor(float(len(batch))))
+        return Losses(terms=terms, weight=sample.boxes.new_tensor(float(len(batch))))
 
     def _classify(self, images: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
         """Return scores (B, K, 1 + C) and offsets (B, K, C, 4) of regions (B, K, 4)."""

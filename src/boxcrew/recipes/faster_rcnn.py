@@ -5,6 +5,7 @@ from __future__ import annotations
 from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors._faster_rcnn_config import FasterRcnnConfig
 from boxcrew.recipes import RECIPES
+from boxcrew.recipes._common import MILD, adamw
 from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.config import RunConfig
 from boxcrew.train.init import Pretrained, Scratch
@@ -71,16 +72,7 @@ def faster_rcnn_mobile() -> RunConfig:
                 head_width=512,
                 score_threshold=0.01,
             ),
-            # A short run on few photos has no time to learn from strongly zoomed ones.
-            transforms=TransformsConfig(expand=1.0, crop=False, jitter=0.2),
+            transforms=MILD,
         ),
-        optim=OptimConfig(
-            name="adamw",
-            rate=1e-3,
-            backbone_rate=0.3,
-            weight_decay=0.02,
-            clip=10.0,
-            ema=0.998,
-            reference_batch=8,
-        ),
+        optim=adamw(1e-3, backbone_rate=0.3),
     )

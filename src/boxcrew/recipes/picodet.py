@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors.picodet import PicoDetConfig
 from boxcrew.recipes import RECIPES
+from boxcrew.recipes._common import MILD, adamw
 from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.config import RunConfig
 from boxcrew.train.init import Pretrained
-from boxcrew.train.loop.optim import OptimConfig
 
-_MILD = TransformsConfig(expand=1.0, crop=False, jitter=0.2)
-"""A short run on few photos has no time to learn from strongly zoomed ones."""
-
-_OPTIM = OptimConfig(
-    name="adamw",
-    rate=2e-3,
-    backbone_rate=0.3,
-    weight_decay=0.02,
-    clip=10.0,
-    ema=0.998,
-    reference_batch=8,
-)
+_OPTIM = adamw(2e-3, backbone_rate=0.3)
 
 
 @RECIPES.register("starter")
@@ -43,7 +31,7 @@ def starter() -> RunConfig:
             "detector.class_path.backbone.body.stage4*",
         ),
         task=DetectionConfig(
-            detector=PicoDetConfig(size=256, class_backbone="pplcnetv2_base"), transforms=_MILD
+            detector=PicoDetConfig(size=256, class_backbone="pplcnetv2_base"), transforms=MILD
         ),
         optim=_OPTIM,
     )
@@ -73,6 +61,6 @@ def picodet() -> RunConfig:
         epochs=12,
         batch=8,
         init=Pretrained(weights="picodet_coco"),
-        task=DetectionConfig(detector=PicoDetConfig(size=256), transforms=_MILD),
+        task=DetectionConfig(detector=PicoDetConfig(size=256), transforms=MILD),
         optim=_OPTIM,
     )

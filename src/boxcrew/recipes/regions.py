@@ -9,24 +9,14 @@ from boxcrew.detectors.fast_rcnn import FastRcnnConfig
 from boxcrew.detectors.rcnn import RcnnConfig
 from boxcrew.detectors.sppnet import SppnetConfig
 from boxcrew.recipes import RECIPES
+from boxcrew.recipes._common import MILD, adamw
 from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.config import RunConfig
 from boxcrew.train.init import Pretrained
 from boxcrew.train.loop.optim import OptimConfig
 from boxcrew.train.loop.schedule import ScheduleConfig
 
-# A short run on few photos has no time to learn from strongly zoomed ones.
-_MILD = TransformsConfig(expand=1.0, crop=False, jitter=0.2)
-
-_OPTIM = OptimConfig(
-    name="adamw",
-    rate=1e-3,
-    backbone_rate=0.3,
-    weight_decay=0.02,
-    clip=10.0,
-    ema=0.998,
-    reference_batch=8,
-)
+_OPTIM = adamw(1e-3, backbone_rate=0.3)
 
 _HEADS = ("detector.[!b]*",)  # all but the backbone
 _LAST_STAGE = ("detector.backbone.body.stage4*", *_HEADS)
@@ -48,7 +38,7 @@ def fast_rcnn() -> RunConfig:
         batch=8,
         init=Pretrained(weights="pplcnetv2"),
         trainable=_LAST_STAGE,
-        task=DetectionConfig(detector=FastRcnnConfig(size=256), transforms=_MILD),
+        task=DetectionConfig(detector=FastRcnnConfig(size=256), transforms=MILD),
         optim=_OPTIM,
     )
 
@@ -65,7 +55,7 @@ def sppnet() -> RunConfig:
         batch=8,
         init=Pretrained(weights="pplcnetv2"),
         trainable=_HEADS,
-        task=DetectionConfig(detector=SppnetConfig(size=256), transforms=_MILD),
+        task=DetectionConfig(detector=SppnetConfig(size=256), transforms=MILD),
         optim=_OPTIM,
     )
 
@@ -83,7 +73,7 @@ def rcnn() -> RunConfig:
         batch=4,
         init=Pretrained(weights="pplcnetv2"),
         trainable=_LAST_STAGE,
-        task=DetectionConfig(detector=RcnnConfig(size=512), transforms=_MILD),
+        task=DetectionConfig(detector=RcnnConfig(size=512), transforms=MILD),
         optim=_OPTIM,
     )
 

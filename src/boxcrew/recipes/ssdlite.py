@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors.ssdlite import SsdLiteConfig
 from boxcrew.recipes import RECIPES
+from boxcrew.recipes._common import MILD, adamw
 from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.config import RunConfig
 from boxcrew.train.init import Pretrained, Scratch
@@ -37,18 +37,9 @@ def ssdlite() -> RunConfig:
                 max_scale="auto",
                 spacing="growing",
             ),
-            # A short run on few photos has no time to learn from strongly zoomed ones.
-            transforms=TransformsConfig(expand=1.0, crop=False, jitter=0.2),
+            transforms=MILD,
         ),
-        optim=OptimConfig(
-            name="adamw",
-            rate=3e-3,
-            backbone_rate=0.2,
-            weight_decay=0.02,
-            clip=10.0,
-            ema=0.998,
-            reference_batch=8,
-        ),
+        optim=adamw(3e-3, backbone_rate=0.2),
     )
 
 
@@ -80,15 +71,7 @@ def _fine_tuned(backbone: str, *, weights: str) -> RunConfig:
         batch=16,
         init=Pretrained(weights=weights),
         task=DetectionConfig(detector=SsdLiteConfig(backbone=backbone)),
-        optim=OptimConfig(
-            name="adamw",
-            rate=2e-3,
-            backbone_rate=0.3,
-            weight_decay=0.02,
-            clip=10.0,
-            ema=0.998,
-            reference_batch=16,
-        ),
+        optim=adamw(2e-3, backbone_rate=0.3, batch=16),
     )
 
 

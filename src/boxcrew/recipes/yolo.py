@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors.yolo import YoloConfig
 from boxcrew.detectors.yolo1 import Yolo1Config
 from boxcrew.recipes import RECIPES
+from boxcrew.recipes._common import MILD, adamw
 from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.config import RunConfig
 from boxcrew.train.init import Pretrained
-from boxcrew.train.loop.optim import OptimConfig
 
 
 @RECIPES.register("yolo")
@@ -27,18 +26,9 @@ def yolo() -> RunConfig:
         trainable=("detector.backbone.body.stage4*", "detector.[!b]*", "detector.b[!a]*"),
         task=DetectionConfig(
             detector=YoloConfig(backbone="pplcnetv2_base", size=256),
-            # A short run on few photos has no time to learn from strongly zoomed or mixed ones.
-            transforms=TransformsConfig(expand=1.0, crop=False, jitter=0.2),
+            transforms=MILD,
         ),
-        optim=OptimConfig(
-            name="adamw",
-            rate=3e-3,
-            backbone_rate=0.2,
-            weight_decay=0.02,
-            clip=10.0,
-            ema=0.998,
-            reference_batch=8,
-        ),
+        optim=adamw(3e-3, backbone_rate=0.2),
     )
 
 
@@ -61,15 +51,7 @@ def yolo1() -> RunConfig:
         trainable=("detector.backbone.body.blocks.[3456]*", "detector.[!b]*"),
         task=DetectionConfig(
             detector=Yolo1Config(head="conv"),
-            transforms=TransformsConfig(expand=1.0, crop=False, jitter=0.2),
+            transforms=MILD,
         ),
-        optim=OptimConfig(
-            name="adamw",
-            rate=1e-3,
-            backbone_rate=0.2,
-            weight_decay=0.02,
-            clip=10.0,
-            ema=0.998,
-            reference_batch=8,
-        ),
+        optim=adamw(1e-3, backbone_rate=0.2),
     )

@@ -45,6 +45,12 @@ class NamedSource(AnnotatedSource):
         """Return the folder that contains annotations and images, or raise `DataError`."""
 
     @classmethod
+    def not_found(cls, path: Path, problem: str) -> DataError:
+        """Return the error that there is no such set at `path`. `problem` says what is there instead."""
+        reason = problem if path.exists() else "no such file or folder"
+        return DataError(f"{path}: {reason}", advice=f"looked for {cls.expects}")
+
+    @classmethod
     @abstractmethod
     def parse(cls, path: Path, collector: Collector) -> Iterator[NamedAnnotation]:
         """Yield the annotations. What cannot be used is left out with a problem of the collector."""

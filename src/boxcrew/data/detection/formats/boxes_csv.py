@@ -45,8 +45,7 @@ class BoxesCsvSource(NamedSource):
     @classmethod
     def root_of(cls, path: Path) -> Path:
         if not any(map(_layout_of, _candidates(path))):
-            problem = "has no table of boxes" if path.exists() else "no such file or folder"
-            raise DataError(f"{path}: {problem}", advice=f"looked for {cls.expects}")
+            raise cls.not_found(path, "has no table of boxes")
         return path if path.is_dir() else root_of_file(path, _FOLDERS)
 
     @classmethod

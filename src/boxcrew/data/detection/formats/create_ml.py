@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from boxcrew.core.errors import DataError
 from boxcrew.data.detection.annotations import Collector, Object
 from boxcrew.data.detection.json_files import items_of, numbers_of, read_json
 from boxcrew.data.detection.named import NamedAnnotation, NamedObject, NamedSource
@@ -33,8 +32,7 @@ class CreateMlSource(NamedSource):
     @classmethod
     def root_of(cls, path: Path) -> Path:
         if not _find_files(path):
-            problem = "has no Create ML annotations" if path.exists() else "no such file or folder"
-            raise DataError(f"{path}: {problem}", advice=f"looked for {cls.expects}")
+            raise cls.not_found(path, "has no Create ML annotations")
         return path.parent if path.is_file() else path
 
     @classmethod

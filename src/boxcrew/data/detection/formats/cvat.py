@@ -56,7 +56,7 @@ class CvatSource(NamedSource):
     @classmethod
     def root_of(cls, path: Path) -> Path:
         if not _files(path):
-            raise DataError(f"{path}: is not a CVAT data set", advice=f"looked for {cls.expects}")
+            raise cls.not_found(path, "is not a CVAT data set")
         return path.parent if path.is_file() else path
 
     @classmethod

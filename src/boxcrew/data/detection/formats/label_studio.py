@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from boxcrew.core.errors import DataError
 from boxcrew.data.detection.annotations import Collector
 from boxcrew.data.detection.label_studio_regions import Region, parse_regions
 from boxcrew.data.detection.named import NamedAnnotation, NamedSource
@@ -50,7 +49,7 @@ class LabelStudioSource(NamedSource):
     @classmethod
     def root_of(cls, path: Path) -> Path:
         if not _files(path):
-            raise DataError(f"{path}: is not a Label Studio export", advice=f"looked for {cls.expects}")
+            raise cls.not_found(path, "is not a Label Studio export")
         return path.parent if path.is_file() else path
 
     @classmethod

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from boxcrew.core.errors import DataError
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.detection.annotations import Collector, Object
 from boxcrew.data.detection.named import NamedAnnotation, NamedObject, NamedSource
@@ -36,7 +35,7 @@ class LabelMeSource(NamedSource):
     @classmethod
     def root_of(cls, path: Path) -> Path:
         if not path.is_dir() or not files_below(path, {".json"}):
-            raise DataError(f"{path}: is not a folder of LabelMe files", advice=f"looked for {cls.expects}")
+            raise cls.not_found(path, "is not a folder of LabelMe files")
         return path
 
     @classmethod

@@ -50,8 +50,7 @@ class OpenImagesSource(NamedSource):
     @classmethod
     def root_of(cls, path: Path) -> Path:
         if not any(map(_is_box_file, _candidates(path))):
-            problem = "has no boxes of Open Images" if path.exists() else "no such file or folder"
-            raise DataError(f"{path}: {problem}", advice=f"looked for {cls.expects}")
+            raise cls.not_found(path, "has no boxes of Open Images")
         return path if path.is_dir() else root_of_file(path, _FOLDERS)
 
     @classmethod

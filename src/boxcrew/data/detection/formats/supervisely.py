@@ -42,8 +42,7 @@ class SuperviselySource(NamedSource):
     @classmethod
     def root_of(cls, path: Path) -> Path:
         if not cls.detect(path):
-            problem = "is not a Supervisely project" if path.exists() else "no such folder"
-            raise DataError(f"{path}: {problem}", advice=f"looked for {cls.expects}")
+            raise cls.not_found(path, "is not a Supervisely project")
         return path
 
     @classmethod
