@@ -167,9 +167,9 @@ def measure_overhead(setup: Setup) -> dict[str, float]:
     times: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(1 + ROUNDS):
         for name, step in steps.items():
-            begun = time.perf_counter()
+            start = time.perf_counter()
             step()
-            times[name].append(time.perf_counter() - begun)
+            times[name].append(time.perf_counter() - start)
     return {name: statistics.median(seconds[1:]) for name, seconds in times.items()}
 
 

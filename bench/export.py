@@ -46,12 +46,12 @@ def rows(*, repeats: int = 3) -> list[Row]:
 
 
 def _export(run: Path, precision: str) -> dict[str, Any]:
-    begun = time.monotonic()
+    start = time.monotonic()
     words = ("export", f"run={run}", *(["int8=true", "force=true"] if precision == "int8" else []))
     subprocess.run(boxcrew(*words), check=True, stdout=sys.stderr)
     name = "model" if precision == "fp32" else "model-int8"
     report: dict[str, Any] = json.loads((run / "export" / f"{name}.report.json").read_text())
-    return {**report, "seconds": time.monotonic() - begun}
+    return {**report, "seconds": time.monotonic() - start}
 
 
 def _against_torch(reports: dict[str, dict[str, Any]]) -> list[Row]:

@@ -111,16 +111,16 @@ class Turns:
 
     def between(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield batches to the tested loop; between its blocks the plain loop works."""
-        begun = 0.0
+        start = 0.0
         for number, batch in enumerate(batches):
             if number % self.block == 0:
                 now = time.perf_counter()
                 for _ in range(self.block):
                     self.plain_step()
                 if number:
-                    self.pairs.tested.append(now - begun)
+                    self.pairs.tested.append(now - start)
                     self.pairs.plain.append(time.perf_counter() - now)
-                begun = time.perf_counter()
+                start = time.perf_counter()
             yield batch
 
 

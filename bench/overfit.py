@@ -32,10 +32,10 @@ BY_HEART = (
 def rows() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         data = write_small("shelf", Path(folder) / "data", num_train=NUM_IMAGES, num_val=1)
-        begun = time.monotonic()
+        start = time.monotonic()
         settings = (f"epochs={EPOCHS}", *BY_HEART)
         summary = train(Path(folder) / "run", "ssd300_vgg16", f"data={data}", *settings)
-        minutes = (time.monotonic() - begun) / 60
+        minutes = (time.monotonic() - start) / 60
     return [
         Row(
             what=f"`ssd300_vgg16` from scratch on {NUM_IMAGES} `shelf` images",

@@ -129,10 +129,10 @@ def _errors(what: str, key: str, points: Sequence[Point], aim: float, worst_aim:
 
 def _plan_seconds(data: Path) -> Row:
     def ask() -> float:
-        begun = time.monotonic()
+        start = time.monotonic()
         words = boxcrew("plan", f"data={data}", "trial=false")
         subprocess.run(words, check=True, capture_output=True)
-        return time.monotonic() - begun
+        return time.monotonic() - start
 
     ask()  # afterwards scans and machine speeds are cached
     (seconds,) = alternate([ask], repeats=5)

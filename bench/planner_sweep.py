@@ -109,15 +109,15 @@ def _measure(config: RunConfig, task_data: TaskData, mode: dict[str, Any]) -> fl
             deployment.gradients(task, next(batches), "train")
             deployment.update(optimizer, max_norm=config.optim.clip)
 
-        begun = time.perf_counter()
+        start = time.perf_counter()
         step()
-        if time.perf_counter() - begun < LONG:
+        if time.perf_counter() - start < LONG:
             step()
-        begun, steps = time.perf_counter(), 0
-        while steps < STEPS or time.perf_counter() < begun + SECONDS:
+        start, steps = time.perf_counter(), 0
+        while steps < STEPS or time.perf_counter() < start + SECONDS:
             step()
             steps += 1
-        return steps * float(mode["batch"]) / (time.perf_counter() - begun)
+        return steps * float(mode["batch"]) / (time.perf_counter() - start)
 
 
 def _batches(task_data: TaskData, mode: dict[str, Any]) -> Generator[Any, None, None]:

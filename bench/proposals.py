@@ -50,9 +50,9 @@ def rows(repeats: int = 3) -> list[Row]:
 def _seconds(source: Source, records: Sequence[Record], *, workers: int) -> float:
     """Return how long it takes to compute the proposals of records that nothing is known of."""
     with tempfile.TemporaryDirectory() as folder:
-        begun = time.monotonic()
+        start = time.monotonic()
         compute_proposals(records, source, METHOD, count=COUNT, workers=workers, folder=Path(folder))
-        return time.monotonic() - begun
+        return time.monotonic() - start
 
 
 def _stored(source: Source, cores: int) -> list[Row]:
@@ -60,9 +60,9 @@ def _stored(source: Source, cores: int) -> list[Row]:
     with tempfile.TemporaryDirectory() as name:
         records, folder = source.records, Path(name)
         compute_proposals(records, source, METHOD, count=COUNT, workers=cores, folder=folder)
-        begun = time.monotonic()
+        start = time.monotonic()
         regions = compute_proposals(records, source, METHOD, count=COUNT, workers=cores, folder=folder)
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - start
     coverage = proposal_coverage(records, regions)
     return [
         Row(

@@ -43,7 +43,7 @@ def rows() -> list[Row]:
 def _seconds_to_step(*words: str, run: Path) -> float:
     """Return the seconds until the next step is finished; the run is then stopped, and can be resumed."""
     before = _last_step(run)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     process = subprocess.Popen(
         [Path(sys.executable).with_name("boxcrew"), *words],
         stdout=subprocess.DEVNULL,
@@ -52,9 +52,9 @@ def _seconds_to_step(*words: str, run: Path) -> float:
     try:
         while _last_step(run) <= before:
             assert process.poll() is None, f"{words} ended with {process.returncode} before its first step"
-            assert time.perf_counter() - begun < PATIENCE, f"{words} took no step in {PATIENCE} s"
+            assert time.perf_counter() - start < PATIENCE, f"{words} took no step in {PATIENCE} s"
             time.sleep(0.01)
-        return time.perf_counter() - begun
+        return time.perf_counter() - start
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait()

@@ -83,7 +83,7 @@ class _Health:
 
     def _run(self) -> None:
         while not self._ends.wait(_INTERVAL):
-            begun = time.perf_counter()
+            start = time.perf_counter()
             status = self._server.ask("/v2/health/live").status
-            taken = 1000 * (time.perf_counter() - begun)
+            taken = 1000 * (time.perf_counter() - start)
             self._milliseconds.append(taken if status == 200 else float("inf"))

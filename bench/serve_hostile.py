@@ -78,8 +78,8 @@ def _send(server: Server, attacks: list[Attack]) -> list[tuple[Outcome, float]]:
     """Return what came of attacks, and the seconds that each took."""
 
     def timed(attack: Attack) -> tuple[Outcome, float]:
-        begun = time.perf_counter()
-        return send(server.port, attack), time.perf_counter() - begun
+        start = time.perf_counter()
+        return send(server.port, attack), time.perf_counter() - start
 
     with ThreadPoolExecutor(_CLIENTS) as threads:
         return list(threads.map(timed, attacks))

@@ -100,12 +100,12 @@ def _measure(server: Server, path: str, forms: _Forms) -> Figures:
         content_type=TYPE,
     )
     run_load(load(num=WARM_UP))
-    begun = server.cpu_seconds()
+    start = server.cpu_seconds()
     seen = run_load(load(num=REQUESTS))
     if set(seen.codes) != {200} or seen.lost:
         raise RuntimeError(f"{path}: answers {seen.codes}, {seen.lost} lost")
     return {
-        "cpu_ms": 1000 * (server.cpu_seconds() - begun) / REQUESTS,
+        "cpu_ms": 1000 * (server.cpu_seconds() - start) / REQUESTS,
         "start": server.start_seconds,
         "rate": REQUESTS / seen.seconds,
         "mib": server.uss() / MIB,

@@ -32,11 +32,11 @@ def _end(made: Material) -> Row:
     with serving(made.int8, made.photo) as server, ThreadPoolExecutor(IN_FLIGHT) as threads:
         answers = _ask(server, threads, made.photo)
         accepted = _wait_for_requests(server)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         server.kill(signal.SIGTERM)
         statuses = [answer.result()[0] for answer in answers]
         code = server.process.wait()
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - start
     answered, refused = statuses.count(200), statuses.count(503)
     is_met = code == 0 and answered + refused == IN_FLIGHT and answered >= accepted
     return Row(
@@ -58,9 +58,9 @@ def _stop(made: Material) -> Row:
         answers += _ask(server, threads, made.photo)
         time.sleep(STOPPED)
         server.kill(signal.SIGCONT)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         statuses = [answer.result()[0] for answer in answers]
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - start
         is_alive = server.ask("/v1/detect", made.photo).status == 200
     known = sum(status in {200, 429, 504} for status in statuses)
     is_met = known == len(answers) and seconds < DEADLINE + _MARGIN and is_alive
@@ -108,12 +108,12 @@ def _ask_once(port: int, photo: bytes) -> Answer:
 
 
 def _timed(ask: Callable[[], Answer]) -> Timed:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     try:
         status = ask().status
     except ConnectionError:
         status = 0
-    return status, time.perf_counter() - begun
+    return status, time.perf_counter() - start
 
 
 def _wait_for_requests(server: Server) -> int:

@@ -21,9 +21,9 @@ def rows(*, seconds: float = 20.0) -> list[Row]:
         return [skipped(what=_WHAT, reason="no home to keep a model in", command=COMMAND)]
     with serving(made.int8, made.photo) as server:
         _load(server, made, seconds=_WARM_UP)
-        begun = server.cpu_seconds()
+        start = server.cpu_seconds()
         full = _load(server, made, seconds=seconds)
-        cpu = 1000 * (server.cpu_seconds() - begun) / max(1, len(full.milliseconds))
+        cpu = 1000 * (server.cpu_seconds() - start) / max(1, len(full.milliseconds))
         rate = len(full.milliseconds) / full.seconds
         half = _load(server, made, seconds=seconds, rate=rate / 2)
         memory = server.uss() / MIB

@@ -41,12 +41,12 @@ def _swap_under_load(server: Server, made: Material, file: Path, swaps: int) -> 
     before = 0
     with Connection(server.port) as connection:
         for number in range(swaps):
-            begun = time.perf_counter()
+            start = time.perf_counter()
             newer = file.with_name("newer.onnx")
             shutil.copyfile(made.int8 if number % 2 else made.fp32, newer)
             newer.replace(file)
             refused += connection.ask("/v1/models/model/reload", b"", method="POST").status != 200
-            milliseconds.append(1000 * (time.perf_counter() - begun))
+            milliseconds.append(1000 * (time.perf_counter() - start))
             if number == swaps // 5:
                 before = server.uss()
     time.sleep(_TAIL)

@@ -24,10 +24,10 @@ def rows() -> list[Row]:
     if data is None:
         return [skipped(what=f"six detectors on `{SET}`", reason=f"no {SET}", command=COMMAND)]
     with tempfile.TemporaryDirectory() as folder:
-        out, begun = Path(folder) / "comparison", time.monotonic()
+        out, start = Path(folder) / "comparison", time.monotonic()
         words = ("compare", f"data={data}", "detectors=all", f"time={MINUTES}m", f"out={out}")
         subprocess.run(boxcrew(*words), check=True, stdout=sys.stderr)
-        return rows_of(json.loads((out / "compare.json").read_text()), time.monotonic() - begun)
+        return rows_of(json.loads((out / "compare.json").read_text()), time.monotonic() - start)
 
 
 def rows_of(comparison: dict[str, Any], seconds: float) -> list[Row]:

@@ -13,9 +13,9 @@ REPEATS = 9
 
 
 def _help() -> float:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     subprocess.run([Path(sys.executable).with_name("boxcrew"), "--help"], capture_output=True, check=True)
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def rows() -> list[Row]:

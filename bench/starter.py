@@ -12,9 +12,9 @@ from bench.row import Row
 
 def rows() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
-        begun = time.monotonic()
+        start = time.monotonic()
         summary = train(Path(folder) / "run")
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - start
     met = summary["AP50"] > 0.95 and summary["AP"] > 0.68 and seconds < 360
     return [
         Row(

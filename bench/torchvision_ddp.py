@@ -63,10 +63,10 @@ def main(words: list[str]) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4)
     stream = batches(data, "ssdlite" if size == 320 else "ssd", batch // dist.get_world_size())
     step(parallel, optimizer, next(stream))
-    begun = time.monotonic()
+    start = time.monotonic()
     for _ in range(num_steps):
         step(parallel, optimizer, next(stream))
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - start
     if dist.get_rank() == 0:
         print(json.dumps({"images_per_second": num_steps * batch / seconds}))
     dist.destroy_process_group()

@@ -94,11 +94,11 @@ def train(data: DetectionData, weights: Path, seconds: float) -> tuple[list[Poin
     points: list[Point] = []
     elapsed, images = 0.0, 0
     while elapsed < seconds:
-        begun = time.monotonic()
+        start = time.monotonic()
         for group in optimizer.param_groups:
             group["lr"] = RATE * _factor(elapsed / seconds)
         _step(model, optimizer, next(batches))
-        elapsed += time.monotonic() - begun
+        elapsed += time.monotonic() - start
         images += BATCH
         if elapsed >= seconds * (len(points) + 1) / NUM_EVALUATIONS:
             points.append(_evaluate(model, data, elapsed))
@@ -147,10 +147,10 @@ def _is_faster_channels_last(model: nn.Module, examples: Examples) -> bool:
         trial = copy.deepcopy(model).to(memory_format=memory_format).train()
         optimizer = _optimizer(trial)
         _step(trial, optimizer, examples)
-        begun = time.monotonic()
+        start = time.monotonic()
         for _ in range(TRIAL_STEPS):
             _step(trial, optimizer, examples)
-        seconds.append(time.monotonic() - begun)
+        seconds.append(time.monotonic() - start)
     return seconds[1] < seconds[0]
 
 

@@ -203,10 +203,10 @@ def _time(step: Callable[[], None], setup: Setup) -> dict[str, float]:
     """Medians over the steps after the first."""
     wall, cpu = [], []
     for _ in range(1 + setup.num_steps):
-        begun, cpu_begun = time.perf_counter(), time.process_time()
+        start, cpu_start = time.perf_counter(), time.process_time()
         step()
-        wall.append(time.perf_counter() - begun)
-        cpu.append(time.process_time() - cpu_begun)
+        wall.append(time.perf_counter() - start)
+        cpu.append(time.process_time() - cpu_start)
     return {
         "images_per_second": setup.batch / statistics.median(wall[1:]),
         "cpu_seconds_per_image": statistics.median(cpu[1:]) / setup.batch,

@@ -78,12 +78,12 @@ def running(
 ) -> Iterator[Server]:
     """Run a service until the block ends. It has begun when a photo was answered at `path`."""
     with tempfile.TemporaryFile() as errors:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True)
         server = Server(process=process, port=port, errors=errors)
         try:
             _await(server, lambda: server.ask(path, photo, content_type=content_type))
-            server.start_seconds = time.perf_counter() - begun
+            server.start_seconds = time.perf_counter() - start
             yield server
         finally:
             _end(server)

@@ -186,10 +186,10 @@ def test_our_own_work_is_not_that_of_others(
 
     def all_busy(interval: float, percpu: bool) -> list[float]:
         nonlocal own
-        begun, used = time.perf_counter(), time.process_time()
-        while time.perf_counter() < begun + interval:
+        start, used = time.perf_counter(), time.process_time()
+        while time.perf_counter() < start + interval:
             pass
-        own = (time.process_time() - used) / (time.perf_counter() - begun)
+        own = (time.process_time() - used) / (time.perf_counter() - start)
         return [100.0] * (os.cpu_count() or 1)
 
     monkeypatch.setattr(psutil, "cpu_percent", all_busy)

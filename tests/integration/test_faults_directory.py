@@ -162,10 +162,10 @@ def test_a_clock_that_jumps(
     year, looks = 365 * 86400, iter(range(10**6))
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + year * (-1) ** next(looks))
-    begun = time.monotonic()
+    start = time.monotonic()
     out = tmp_path / "run"
     outcome = run(photos, out, saver={"every_steps": None, "every_epochs": None, "every_seconds": 3600})
-    assert 0 < outcome.summary["train_seconds"] <= time.monotonic() - begun
+    assert 0 < outcome.summary["train_seconds"] <= time.monotonic() - start
     assert sorted(int(p.name) for p in (out / "checkpoints").iterdir()) == [0, 8]
     monkeypatch.undo()
     require_equal(newest_tensors(out), newest_tensors(whole))

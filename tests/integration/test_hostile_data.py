@@ -108,9 +108,9 @@ def write_yolo(root: Path) -> None:
 @pytest.mark.parametrize("write", [write_coco, write_yolo])
 def test_a_hundred_thousand_tiny_annotations(write: Callable[[Path], None], tmp_path: Path) -> None:
     write(tmp_path / "set")
-    begun = time.monotonic()
+    start = time.monotonic()
     source = looked_at(tmp_path / "set", tmp_path / "cache")
-    assert time.monotonic() - begun < 60
+    assert time.monotonic() - start < 60
     records = [record for split in source.splits.values() for record in split]
     assert {len(record.target.boxes) for record in records} == {NUM_BOXES}
     assert len({record.path for record in records}) == NUM_IMAGES

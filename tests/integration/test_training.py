@@ -179,9 +179,9 @@ def test_it_stops_when_nothing_gets_better(photos: Path, tmp_path: Path, run: Ru
 
 
 def test_time_ends_a_run(photos: Path, tmp_path: Path, run: Run) -> None:
-    begun = time.monotonic()
+    start = time.monotonic()
     outcome = run(photos, tmp_path / "run", steps=None, time="2s")
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - start < 20
     assert 2 <= outcome.summary["train_seconds"] < 4
     assert outcome.summary["state"] == "finished"
 

@@ -36,12 +36,12 @@ def proposals_command(words: list[str], out: Output) -> None:
     source = open_source(config.data, format=config.format, seed=config.seed, options=config.box_options())
     with out.progress("checking the data") as progress:
         source = scan(source, workers=workers, progress=progress)
-    method, begun = proposal_method(config.method), time.monotonic()
+    method, start = proposal_method(config.method), time.monotonic()
     with out.progress("proposing regions") as progress:
         regions = compute_proposals(
             source.records, source, method, count=config.count, workers=workers, progress=progress
         )
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - start
     images = counted(len(source.records), "image")
     out.info(f"{images} in {format_duration(seconds)}: {method.key}; stored for later runs")
     splits = {name: proposal_coverage(records, regions) for name, records in source.splits.items()}

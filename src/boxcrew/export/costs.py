@@ -42,10 +42,10 @@ def measure(sides: Mapping[str, Callable[[], object]]) -> dict[str, Cost]:
 
 def _round(side: Callable[[], object]) -> Cost:
     side()
-    begun, begun_cpu, count, passed = time.perf_counter(), time.process_time(), 0, 0.0
+    start, begun_cpu, count, passed = time.perf_counter(), time.process_time(), 0, 0.0
     while passed < _SECONDS:
         side()
         count += 1
-        passed = time.perf_counter() - begun
+        passed = time.perf_counter() - start
     cpu = time.process_time() - begun_cpu
     return Cost(ms=1000 * passed / count, cpu_ms=1000 * cpu / count)

@@ -86,13 +86,13 @@ def _allowed() -> set[int]:
 
 def _cores_of_others() -> float:
     """Return how many of the allowed cores other processes use at present."""
-    own_times, begun = psutil.Process().cpu_times, time.perf_counter()
+    own_times, start = psutil.Process().cpu_times, time.perf_counter()
     own = sum(own_times()[:2])  # seconds of user and system
     try:
         percent = psutil.cpu_percent(interval=0.1, percpu=True)
     except (OSError, psutil.Error):  # a system without these counters
         return 0.0
-    own_cores = (sum(own_times()[:2]) - own) / (time.perf_counter() - begun)
+    own_cores = (sum(own_times()[:2]) - own) / (time.perf_counter() - start)
     return sum(percent[cpu] for cpu in _allowed() if cpu < len(percent)) / 100 - own_cores
 
 

@@ -113,11 +113,11 @@ def _seconds(work: Callable[[], object], device: torch.device) -> float:
     times: list[float] = []
     end = math.inf
     while len(times) < 2 or time.perf_counter() < end:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         work()
         if device.type != "cpu":
             torch.accelerator.synchronize(device)
-        times.append(time.perf_counter() - begun)
+        times.append(time.perf_counter() - start)
         end = min(end, time.perf_counter() + MOMENT)
     return statistics.median(times[1:])
 

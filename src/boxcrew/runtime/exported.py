@@ -116,9 +116,9 @@ def _seconds(engine: Engine, inputs: Mapping[str, Array], budget: float) -> floa
     taken: list[float] = []
     until = time.perf_counter() + budget
     while time.perf_counter() < until:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         engine.run(inputs)
-        taken.append(time.perf_counter() - begun)
+        taken.append(time.perf_counter() - start)
     return statistics.median(taken or [budget])
 
 
@@ -138,14 +138,14 @@ class ExportedPredictor(DetectionPredictor):
 
     def compute(self, inputs: Sequence[Array]) -> tuple[list[Detections], PredictSeconds]:
         rule = self._suppression()
-        begun = time.perf_counter()
+        start = time.perf_counter()
         named = dict(zip((IMAGES, *EXTRA), map(np.ascontiguousarray, inputs), strict=False))
         outputs = self.exported.engine.run({**named, THRESHOLD: np.array([rule.score_threshold], np.float32)})
         computed = time.perf_counter()
         rule = rule.model_copy(update={"score_threshold": max(rule.score_threshold, self.least_score)})
         detections = [_detections(rule, *rows) for rows in zip(*outputs, strict=True)]
         post = time.perf_counter() - computed
-        return detections, PredictSeconds(network=computed - begun, post=post, num_images=len(detections))
+        return detections, PredictSeconds(network=computed - start, post=post, num_images=len(detections))
 
     @classmethod
     def of(cls, exported: Exported) -> Self:

@@ -99,7 +99,7 @@ class DetectionPredictor(ABC):
         """Return an image as the detector sees it: decoded no larger than the input needs, as an evaluation
         does it. `DataError` if it cannot be decoded.
         """
-        begun = time.perf_counter()
+        start = time.perf_counter()
         regions = None if self.propose is None else self.propose(image.read())
         proposed = time.perf_counter()
 
@@ -114,7 +114,7 @@ class DetectionPredictor(ABC):
             view=scene.view,
             extent=image.extent,
             regions=regions,
-            seconds=PredictSeconds(pre=pre, proposals=0.0 if regions is None else proposed - begun),
+            seconds=PredictSeconds(pre=pre, proposals=0.0 if regions is None else proposed - start),
         )
 
     def detect(

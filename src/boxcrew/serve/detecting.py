@@ -35,14 +35,14 @@ def find(
     nobody waits for the answer any more.
     """
     require_time()
-    begun = time.perf_counter()
+    start = time.perf_counter()
     image = photo.open()
     prepared = predictor.prepare(image)
     decoded = time.perf_counter()
     require_time()
     (detections,), seconds = predictor([prepared])
     stages = {
-        "decode": decoded - begun,
+        "decode": decoded - start,
         "queue": queue_seconds,
         "network": seconds.network,
         "post": time.perf_counter() - decoded - seconds.network,

@@ -62,14 +62,14 @@ class Pool:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _submit(self, work: Callable[[], _T], outcome: _Outcome) -> Future[_T]:
-        begun: list[float] = []
+        start: list[float] = []
 
         def timed() -> _T:
-            begun.append(time.perf_counter())
+            start.append(time.perf_counter())
             return work()
 
         def done(future: Future[_T]) -> None:
-            self._admission.remove_photo(time.perf_counter() - begun[0] if begun else None)
+            self._admission.remove_photo(time.perf_counter() - start[0] if start else None)
             if not future.cancelled():
                 outcome.tell(future.exception())
 

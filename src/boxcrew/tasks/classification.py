@@ -210,7 +210,7 @@ class ClassTaskData(ExampleData[ClassesConfigT], Generic[ClassesConfigT]):
         return self.config.augment.augmentation(self.examples.kind, self.examples.encoding.get("unknown", 0))
 
     def evaluate(self, task: Task, move: ToDevice, options: EvalOptions) -> Evaluation:
-        begun, network_seconds = time.monotonic(), 0.0
+        start, network_seconds = time.monotonic(), 0.0
         probabilities: list[Tensor] = []
         labels: list[Tensor] = []
         skipped: tuple[str, ...] = ()
@@ -233,7 +233,7 @@ class ClassTaskData(ExampleData[ClassesConfigT], Generic[ClassesConfigT]):
             labels=true,
             first=first,
             milliseconds={"network": 1000 * network_seconds / len(true)},
-            seconds=time.monotonic() - begun,
+            seconds=time.monotonic() - start,
             skipped=skipped,
         )
 

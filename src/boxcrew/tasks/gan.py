@@ -224,7 +224,7 @@ class GanData(ExampleData[GanConfig, GanEvaluation]):
 
     def evaluate(self, task: Task, move: ToDevice, options: EvalOptions) -> GanEvaluation:
         """Measure the Fréchet distance by features trained on this data: compare it on the same only."""
-        begun = time.monotonic()
+        start = time.monotonic()
         features = feature_network(self.train, replace(self.facts, classes=self.examples.classes))
         real: list[Array] = []
         generated: list[Array] = []
@@ -253,7 +253,7 @@ class GanData(ExampleData[GanConfig, GanEvaluation]):
             count=count,
             made=torch.stack(sheet),
             milliseconds={"generator": 1000 * generator_seconds / count},
-            seconds=time.monotonic() - begun,
+            seconds=time.monotonic() - start,
             skipped=skipped,
         )
 

@@ -185,7 +185,7 @@ class SequenceData(ClassTaskData[SequenceConfig]):
         if not self.is_text:
             return super().evaluate(task, move, options)
         net = language_net_of(task)
-        begun, network_seconds, nats, count, done = time.monotonic(), 0.0, 0.0, 0, 0
+        start, network_seconds, nats, count, done = time.monotonic(), 0.0, 0.0, 0, 0
         for batch in eval_example_batches(self.val, batch=options.batch, workers=options.workers):
             started = time.perf_counter()
             with torch.inference_mode():
@@ -199,7 +199,7 @@ class SequenceData(ClassTaskData[SequenceConfig]):
             report=evaluate_language(nats, count),
             sample=net.continue_text("", SAMPLE, temperature=0.8, seed=0),
             milliseconds={"network": 1000 * network_seconds / max(1, done)},
-            seconds=time.monotonic() - begun,
+            seconds=time.monotonic() - start,
             skipped=(),
         )
 

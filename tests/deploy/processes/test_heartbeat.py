@@ -138,9 +138,9 @@ def test_a_chief_that_stays_waits_for_the_others_but_not_for_ever(monkeypatch: p
     monkeypatch.setattr(heartbeat, "SHUTDOWN", 0.3)
     store = LocalStore()
     chief, other = Watched(store, 0), Watched(store, 1)
-    begun = time.monotonic()
+    start = time.monotonic()
     chief.heartbeat.close()
-    assert time.monotonic() - begun >= 0.3
+    assert time.monotonic() - start >= 0.3
     other.heartbeat.close()
     assert store.values == {"heartbeat/0": heartbeat.DONE, "heartbeat/1": heartbeat.DONE}
 

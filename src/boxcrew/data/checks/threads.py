@@ -40,9 +40,9 @@ def map_in_threads(
 
     chunks = iter([items[start : start + chunk_size] for start in range(0, len(items), chunk_size)])
     for chunk in chunks if quick_seconds is not None else ():
-        begun = time.perf_counter()
+        first = time.perf_counter()
         add(compute(chunk))
-        if time.perf_counter() - begun >= (quick_seconds or 0.0) * len(chunk):
+        if time.perf_counter() - first >= (quick_seconds or 0.0) * len(chunk):
             break
     pool = ThreadPoolExecutor(max_workers=workers)
     try:

@@ -61,14 +61,14 @@ class FrameSource:
 
     def frames(self, warn: Callable[[str], object]) -> Iterator[VideoFrame]:
         """Yield the frames; `warn` is called if a file ends early. `DataError` if there are none."""
-        number, begun = 0, time.monotonic()
+        number, start = 0, time.monotonic()
         try:
             while self._capture.grab():
                 if number % self._stride == 0:
                     decoded, pixels = self._capture.retrieve()
                     if not decoded:
                         break
-                    yield VideoFrame(number=number, seconds=self._seconds(number, begun), image=_rgb(pixels))
+                    yield VideoFrame(number=number, seconds=self._seconds(number, start), image=_rgb(pixels))
                 number += 1
         finally:
             self._capture.release()
@@ -77,9 +77,9 @@ class FrameSource:
         if number < _SHORTFALL * self._num_stored:
             warn(f"{self.name}: ends after {number} of {self._num_stored} frames")
 
-    def _seconds(self, number: int, begun: float) -> float:
+    def _seconds(self, number: int, start: float) -> float:
         if self.is_live:
-            return time.monotonic() - begun
+            return time.monotonic() - start
         stored = self._capture.get(cv2.CAP_PROP_POS_MSEC) / 1000
         return stored if stored > 0 else number / self._rate  # some files have no times
 

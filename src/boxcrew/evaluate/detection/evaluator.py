@@ -84,7 +84,7 @@ class DetectionEvaluator:
         self, predictor: DetectionPredictor, *, progress: Callable[[int], None] | None = None
     ) -> DetectionEvaluation:
         """Evaluate a detector. `progress` is called with the number of images done."""
-        begun = time.monotonic()
+        start = time.monotonic()
         images: list[EvaluatedImage] = []
         skipped: list[str] = []
         speed = PredictSeconds()
@@ -107,7 +107,7 @@ class DetectionEvaluator:
             report=evaluate_detections(images, self.source.classes),
             images=tuple(images),
             milliseconds=(speed + self._hidden_time(predictor, len(images))).milliseconds(),
-            seconds=time.monotonic() - begun,
+            seconds=time.monotonic() - start,
             skipped=tuple(skipped),
         )
 

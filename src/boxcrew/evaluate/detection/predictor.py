@@ -24,7 +24,7 @@ class Predictor(DetectionPredictor):
     move: Callable[[Tensor], Tensor]
 
     def compute(self, inputs: Sequence[Array]) -> tuple[list[Detections], PredictSeconds]:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         in_eval_mode = eval_mode(self.detector) if self.detector.training else nullcontext()
         with torch.inference_mode(), in_eval_mode:
             tensors = [self.move(torch.from_numpy(values)) for values in inputs]
@@ -34,4 +34,4 @@ class Predictor(DetectionPredictor):
             computed = time.perf_counter()
             detections = self.detector.decode(raw, input_hw(tensors[0])).unpad()
         post = time.perf_counter() - computed
-        return detections, PredictSeconds(network=computed - begun, post=post, num_images=len(detections))
+        return detections, PredictSeconds(network=computed - start, post=post, num_images=len(detections))

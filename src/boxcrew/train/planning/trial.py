@@ -251,12 +251,12 @@ class _Trial:
 
         def step() -> tuple[float, float]:
             with deployment:
-                begun, worked = time.perf_counter(), time.process_time()
+                start, worked = time.perf_counter(), time.process_time()
                 for phase in phases:
                     with freeze_other_phases(task, phase):
                         deployment.gradients(task, batch, phase)
                         deployment.update(optimizer, max_norm=config.optim.clip)
-                seconds, cores = time.perf_counter() - begun, time.process_time() - worked
+                seconds, cores = time.perf_counter() - start, time.process_time() - worked
                 return seconds / task.cycle, cores / task.cycle
 
         return step

@@ -118,7 +118,7 @@ def _read(config: RunConfig, task_data: TrainData, *, num: int, batch: int) -> f
     steps = num // batch
     batches = task_data.loader(LoaderOptions(batch=batch, seed=config.seed)).batches(num_steps=1 + steps)
     next(batches)  # the first batch includes the start of the loader
-    begun = time.process_time()
+    start = time.process_time()
     for _ in batches:
         pass
-    return max(1e-7, (time.process_time() - begun) / (steps * batch))
+    return max(1e-7, (time.process_time() - start) / (steps * batch))

@@ -105,7 +105,7 @@ def _solve(
     options = EvalOptions(batch=plan.batch, workers=Workers(num=plan.loader_workers))
     with deployment:
         deployment.seed(config.seed)
-        begun = time.monotonic()
+        start = time.monotonic()
         with torch.no_grad(), screen.progress(f"solving {name}") as progress:
             shown = SolveOptions(
                 batch=plan.batch,
@@ -114,7 +114,7 @@ def _solve(
                 workspace=workspace,
             )
             skipped = task_data.solve(task, name, shown)
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - start
         for problem in skipped:
             screen.warn(f"left out: {problem}")
         return task_data.evaluate(task, deployment.to_device, options), seconds

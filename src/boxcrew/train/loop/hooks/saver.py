@@ -135,7 +135,7 @@ class Saver(Hook):
         return math.floor(trainer.progress.epoch / every) > math.floor(self._state.planned_epoch / every)
 
     def _save(self, trainer: Trainer, *, planned: bool) -> None:
-        begun = time.monotonic()
+        start = time.monotonic()
         self._finish_writing()
         self._state = replace(self._state, step=trainer.step, planned=planned)
         if planned:
@@ -153,12 +153,12 @@ class Saver(Hook):
             spare.add(best)
         self._writing = self._thread.submit(self._write, replace(trainer.checkpoint(), run=self.run), spare)
         self._saved_at = time.monotonic()
-        self._cost = self._saved_at - begun
+        self._cost = self._saved_at - start
         self.loop_seconds += self._cost
 
     def _write(self, checkpoint: Checkpoint, spare: set[int]) -> tuple[float, str | None]:
         """Write a checkpoint and remove old ones, in the writing thread; return CPU seconds and trouble."""
-        begun, trouble = time.thread_time(), None
+        start, trouble = time.thread_time(), None
         try:
             self.sync()
             write_checkpoint(self.folder, checkpoint)
@@ -169,7 +169,7 @@ class Saver(Hook):
             existing = next((p for p in (self.folder, *self.folder.parents) if p.is_dir()), None)
             if existing is not None:
                 trouble += f", and {format_bytes(shutil.disk_usage(existing).free)} are free"
-        return time.thread_time() - begun, trouble
+        return time.thread_time() - start, trouble
 
     def _finish_writing(self) -> None:
         """Wait for the current write, if any, and warn if its outcome differs from the last one's."""
