@@ -77,9 +77,9 @@ def _best_of_study(start: str) -> Path:
 
 def train_run(config: RunConfig, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
     """Train, and draw the plots. With `out` a URL, everything is stored there."""
-    with run_location(config.out, screen, is_new=True) as place:
-        config = config.model_copy(update={"out": place.folder})
-        return _finished(train(config, screen, group), place, screen)
+    with run_location(config.out, screen, is_new=True) as location:
+        config = config.model_copy(update={"out": location.folder})
+        return _finished(train(config, screen, group), location, screen)
 
 
 def plan_run(
@@ -105,16 +105,16 @@ def plan_run(
 
 def resume_run(run: Location, changes: Tree, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
     """Continue a run in a directory or under a URL, and draw the plots."""
-    with run_location(run, screen, is_new=False) as place:
-        assert place.folder is not None
-        return _finished(resume(place.folder, changes, screen, group), place, screen)
+    with run_location(run, screen, is_new=False) as location:
+        assert location.folder is not None
+        return _finished(resume(location.folder, changes, screen, group), location, screen)
 
 
-def _finished(outcome: Outcome, place: RunLocation, screen: Screen) -> Outcome:
-    place.save()  # before the plots: a machine that is taken away may leave no time for them
-    outcome = replace(_with_plots(outcome, screen), url=place.url)
-    if outcome.interrupted and place.url is not None:
-        screen.info(f"to continue on any computer: boxcrew resume run={place.url}")
+def _finished(outcome: Outcome, location: RunLocation, screen: Screen) -> Outcome:
+    location.save()  # before the plots: a machine that is taken away may leave no time for them
+    outcome = replace(_with_plots(outcome, screen), url=location.url)
+    if outcome.interrupted and location.url is not None:
+        screen.info(f"to continue on any computer: boxcrew resume run={location.url}")
     return outcome
 
 

@@ -80,7 +80,7 @@ class _Scan:
         self.files = records.select(is_file)
         numbers = np.repeat(np.arange(len(self.splits)), [*map(len, self.splits.values())])
         self.numbers: Ints = numbers[is_file]  # of each file's split
-        self.looks: ScanResults = np.zeros(len(self.files), dtype=SCAN_RESULT)
+        self.results: ScanResults = np.zeros(len(self.files), dtype=SCAN_RESULT)
 
     def problems(self) -> tuple[Problem, ...]:
         if not len(self.files):
@@ -113,17 +113,17 @@ class _Scan:
         """Look at the files from number `start` on that have no stored result."""
         part = self.files[start : start + CHUNK]
         # Stamps come before reading: a change meanwhile makes the next scan read the file again.
-        looks, known = self.stored.find(key_hashes(part.iter_keys()), part.stamps())
-        self.looks[start : start + len(part)] = looks
-        for number in np.flatnonzero(known & looks["is_faulty"]).tolist():
-            self.faults[start + number] = self.stored.fault(looks[number])
+        results, known = self.stored.find(key_hashes(part.iter_keys()), part.stamps())
+        self.results[start : start + len(part)] = results
+        for number in np.flatnonzero(known & results["is_faulty"]).tolist():
+            self.faults[start + number] = self.stored.fault(results[number])
         unknown = start + np.flatnonzero(~known)
         for first in range(0, len(unknown), _BATCH):
             self._verify(unknown[first : first + _BATCH])
-            self._tell(int(unknown[first]))
-        self._tell(start + len(part))
+            self._report(int(unknown[first]))
+        self._report(start + len(part))
 
-    def _tell(self, num_done: int) -> None:
+    def _report(self, num_done: int) -> None:
         if self.progress:
             self.progress(num_done, len(self.files))
 
@@ -135,7 +135,7 @@ class _Scan:
         for number, fault in zip(numbers.tolist(), self._map(_fault_of, paths), strict=True):
             if fault is not None:
                 self.faults[number] = fault
-                self.looks["is_faulty"][number] = True
+                self.results["is_faulty"][number] = True
         self._note_changed(numbers)
 
     def _require_sizes(self, paths: list[ImagePath], numbers: Ints) -> None:
@@ -154,11 +154,11 @@ class _Scan:
         """Find the digests of files that may be the same as one of another split. Only files of the same
         length and ending can be equal; reading all would take longer than the rest.
         """
-        sizes = self.looks["stamp"][:, 0]
+        sizes = self.results["stamp"][:, 0]
         alike = self._in_several_splits(np.flatnonzero(usable), sizes[:, None])
         self._add("ending", alike, _ending_of)
         alike = self._in_several_splits(
-            alike, np.stack([sizes, self.looks["ending"].astype(np.int64)], axis=1)
+            alike, np.stack([sizes, self.results["ending"].astype(np.int64)], axis=1)
         )
         self._add("digest", alike, _digest_of)
 
@@ -175,12 +175,12 @@ class _Scan:
 
     def _add(self, column: str, numbers: Ints, work: Callable[[ImagePath], bytes]) -> None:
         """Add what `work` finds out about the files with these numbers, where it is not known yet."""
-        known = self.looks[column][numbers]
+        known = self.results[column][numbers]
         unknown = numbers[~(known.any(axis=1) if known.ndim > 1 else known != 0)]
         for first in range(0, len(unknown), _BATCH):
             some = unknown[first : first + _BATCH]
             found = np.frombuffer(b"".join(self._map(work, self._paths(some))), dtype=np.uint64)
-            self.looks[column][some] = found.reshape(self.looks[column][some].shape)
+            self.results[column][some] = found.reshape(self.results[column][some].shape)
             self._note_changed(some)
 
     def _note_changed(self, numbers: Ints) -> None:
@@ -194,11 +194,13 @@ class _Scan:
 
     def _found(self, numbers: Ints) -> tuple[ScanResults, dict[int, Fault]]:
         """Return what is to be stored about the files with these numbers."""
-        looks = self.looks[np.unique(numbers)]
-        looks = looks[looks["stamp"][:, 0] >= 0]
+        results = self.results[np.unique(numbers)]
+        results = results[results["stamp"][:, 0] >= 0]
         wanted = set(numbers.tolist())
-        keys = self.looks["key"]
-        return looks, {int(keys[number]): fault for number, fault in self.faults.items() if number in wanted}
+        keys = self.results["key"]
+        return results, {
+            int(keys[number]): fault for number, fault in self.faults.items() if number in wanted
+        }
 
     def _save(self) -> None:
         if not self.num_changed:
@@ -216,7 +218,7 @@ class _Scan:
         """
         names, first = tuple(self.splits), dict[tuple[int, ...], int]()
         copies: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        digests = self.looks["digest"]
+        digests = self.results["digest"]
         for number in np.flatnonzero(usable & digests.any(axis=1)).tolist():
             original = first.setdefault(tuple(digests[number].tolist()), number)
             if self.numbers[original] != self.numbers[number]:

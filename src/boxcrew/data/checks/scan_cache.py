@@ -48,7 +48,7 @@ _DAMAGED = (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError, 
 class _Stored:
     """All that is stored about a set."""
 
-    looks: ScanResults  # ascending by key, each key once
+    results: ScanResults  # ascending by key, each key once
     faults: Mapping[int, Fault]  # by the hashes of keys
     num_segments: int
 
@@ -68,37 +68,37 @@ class ScanCache:
         return self._stored.num_segments >= _MAX_SEGMENTS
 
     def find(self, keys: npt.NDArray[np.uint64], stamps: Ints) -> tuple[ScanResults, Bools]:
-        """Return the looks (n,) at files with these hashes of their keys and these stamps (n, 3), and which
+        """Return the results (n,) of files with these hashes of their keys and these stamps (n, 3), and which
         of them are known. The others have the key and the stamp alone.
         """
-        looks, stored = np.zeros(len(keys), dtype=SCAN_RESULT), self._stored.looks
+        results, stored = np.zeros(len(keys), dtype=SCAN_RESULT), self._stored.results
         if len(stored):
             places = np.searchsorted(stored["key"], keys).clip(max=len(stored) - 1)
-            looks = stored[places]
-        known = (looks["key"] == keys) & (looks["stamp"] == stamps).all(axis=1) & (stamps[:, 0] >= 0)
-        looks[~known] = 0
-        looks["key"], looks["stamp"] = keys, stamps
-        return looks, known
+            results = stored[places]
+        known = (results["key"] == keys) & (results["stamp"] == stamps).all(axis=1) & (stamps[:, 0] >= 0)
+        results[~known] = 0
+        results["key"], results["stamp"] = keys, stamps
+        return results, known
 
     def fault(self, look: np.void) -> Fault:
         """Return what is wrong with a file that is known to be faulty."""
         return self._stored.faults[int(look["key"])]
 
-    def add(self, looks: ScanResults, faults: Mapping[int, Fault]) -> None:
-        """Store some looks, and the faults of these files by the hashes of their keys."""
-        if self._folder is None or not len(looks):
+    def add(self, results: ScanResults, faults: Mapping[int, Fault]) -> None:
+        """Store some results, and the faults of these files by the hashes of their keys."""
+        if self._folder is None or not len(results):
             return
         name = f"{time.time_ns():020}-{os.getpid()}"
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             if faults:
                 write_text(self._folder / f"{name}.json", json.dumps(faults))
-            write_atomically(self._folder / f"{name}.npy", lambda file: _save(file, looks))
+            write_atomically(self._folder / f"{name}.npy", lambda file: _save(file, results))
 
-    def replace_all(self, looks: ScanResults, faults: Mapping[int, Fault]) -> None:
-        """Store these looks and nothing else: segments of files that changed or went would add up."""
+    def replace_all(self, results: ScanResults, faults: Mapping[int, Fault]) -> None:
+        """Store these results and nothing else: segments of files that changed or went would add up."""
         before = _segments(self._folder)
-        self.add(looks[np.argsort(looks["key"], kind="stable")], faults)
+        self.add(results[np.argsort(results["key"], kind="stable")], faults)
         if len(_segments(self._folder)) > len(before):
             _remove(before)
 
@@ -114,9 +114,9 @@ class ScanCache:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _save(file: Path, looks: ScanResults) -> None:
+def _save(file: Path, results: ScanResults) -> None:
     with file.open("wb") as opened:
-        np.save(opened, looks, allow_pickle=False)
+        np.save(opened, results, allow_pickle=False)
 
 
 def _segments(folder: Path | None) -> list[Path]:
@@ -137,23 +137,23 @@ def _read(folder: Path | None) -> _Stored:
     segments = _segments(folder)
     for segment in segments:
         with suppress(*_DAMAGED):
-            looks, own = _read_segment(segment)
-            parts.append(looks)
+            results, own = _read_segment(segment)
+            parts.append(results)
             faults |= own
     if len(parts) == 2 and (parts[1]["key"][1:] > parts[1]["key"][:-1]).all():
-        return _Stored(looks=parts[1], faults=faults, num_segments=1)  # as it is in its file
+        return _Stored(results=parts[1], faults=faults, num_segments=1)  # as it is in its file
     newest_first = np.concatenate(parts[::-1])
     _, first = np.unique(newest_first["key"], return_index=True)
-    return _Stored(looks=newest_first[first], faults=faults, num_segments=len(segments))
+    return _Stored(results=newest_first[first], faults=faults, num_segments=len(segments))
 
 
 def _read_segment(segment: Path) -> tuple[ScanResults, dict[int, Fault]]:
-    looks = np.asarray(np.load(segment, mmap_mode="r", allow_pickle=False))
-    if looks.dtype != SCAN_RESULT or looks.ndim != 1:
+    results = np.asarray(np.load(segment, mmap_mode="r", allow_pickle=False))
+    if results.dtype != SCAN_RESULT or results.ndim != 1:
         raise ValueError(f"{segment}: of another kind")
-    faulty, file = looks["key"][looks["is_faulty"]].tolist(), segment.with_suffix(".json")
+    faulty, file = results["key"][results["is_faulty"]].tolist(), segment.with_suffix(".json")
     content = json.loads(file.read_bytes()) if faulty else {}
-    return looks, {key: _fault(content[str(key)]) for key in faulty}
+    return results, {key: _fault(content[str(key)]) for key in faulty}
 
 
 def _fault(value: object) -> Fault:

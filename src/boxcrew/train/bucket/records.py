@@ -33,15 +33,17 @@ def _is_lease(name: str) -> bool:
     return name.startswith(f"{LEASE}/")
 
 
-def local_run(place: Location | str, wanted: Wanted) -> Path:
+def local_run(location: Location | str, wanted: Wanted) -> Path:
     """Return the directory of a run: of one under a URL, that of a copy with what is wanted."""
-    place = location_of(place) if isinstance(place, str) and not isinstance(place, Url) else place
-    if not isinstance(place, Url):
-        return Path(place)
-    folder = copy_of_run(place, wanted)
+    location = (
+        location_of(location) if isinstance(location, str) and not isinstance(location, Url) else location
+    )
+    if not isinstance(location, Url):
+        return Path(location)
+    folder = copy_of_run(location, wanted)
     if not any(folder.iterdir()):
         raise UsageError(
-            f"run={place}: nothing is stored there", advice="give the URL that was out= of a training"
+            f"run={location}: nothing is stored there", advice="give the URL that was out= of a training"
         )
     return folder
 

@@ -202,9 +202,9 @@ def with_clones_of(config: RunConfig, before: Plan, *, num_replicas: int) -> Run
     replicas there are now, unless it is told otherwise or there are more replicas than clones.
     """
     deploy, num = config.deploy, len(before.clones)
-    told = config.plan is not None or deploy.logical_clones != "auto" or deploy.shares is not None
+    is_chosen = config.plan is not None or deploy.logical_clones != "auto" or deploy.shares is not None
     is_ddp = before.strategy == "ddp" and deploy.strategy in {"auto", "ddp"} and deploy.servers == "auto"
-    if told or not is_ddp or num == 1 or num < num_replicas:
+    if is_chosen or not is_ddp or num == 1 or num < num_replicas:
         return config
     return config.model_copy(update={"deploy": deploy.model_copy(update={"logical_clones": num})})
 

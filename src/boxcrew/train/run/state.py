@@ -65,11 +65,11 @@ def run_state(folder: Path, info: Callable[[str], None]) -> RunState:
 def state_of(folder: Path, *, owner: Owner | None, is_held: bool, takeovers: int) -> RunState:
     """Return the state of a run from its files, and from who has it: `is_held` says whether that lives."""
     stage = next((name for name in reversed(stage_names(folder)) if (folder / name).is_dir()), None)
-    place = folder / stage if stage is not None else folder
-    status = _record(place, STATUS)
+    part = folder / stage if stage is not None else folder
+    status = _record(part, STATUS)
     written = str(status.get("state") or _record(folder, SUMMARY).get("state") or "")
     is_own = owner is not None and status.get("pid") == owner.pid
-    checkpoints = list_checkpoints(place / "checkpoints")
+    checkpoints = list_checkpoints(part / "checkpoints")
     return RunState(
         # A stage that has ended says nothing about the run, whose next stage its process prepares.
         state=training_state(

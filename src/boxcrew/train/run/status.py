@@ -53,8 +53,8 @@ def unnoticed_end(folder: Path, stages: Sequence[str] = ()) -> str | None:
     owner = owner_of(folder)
     if owner is not None and not owner.is_dead():
         return None
-    for place in (folder, *(folder / name for name in stages)):
-        status = _status(place)
+    for part in (folder, *(folder / name for name in stages)):
+        status = _status(part)
         if status.get("state") == "running":
             return (
                 f"the run ended without notice at step {status.get('step')} or later: process "
