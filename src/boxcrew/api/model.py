@@ -125,7 +125,7 @@ class Model(Generic[LoadedT]):
 
     @classmethod
     def _require(cls, subject: str, predicts: PredictionKind) -> None:
-        """Raise `UsageError` if another class is the one for what a network predicts."""
+        """Raise `UsageError` if the network predicts something that another class of the API is for."""
         if predicts != cls.predicts:
             noun, name = CLASSES[predicts]
             raise UsageError(f"{subject} {noun}: use boxcrew.{name}")

@@ -1,4 +1,4 @@
-"""Fences: a process writes to a directory only while it is its own, however late it wakes up."""
+"""Stops a process from writing to a directory that another process has taken over."""
 
 from __future__ import annotations
 

@@ -162,7 +162,9 @@ class SolvedRegions(RegionDetector):
         self.head.is_solved.fill_(value=True)
 
     def _image_rows(self, batches: Iterable[Batch], store: FeatureStore) -> list[RegionRows]:
-        """Return the proposals and objects of each image, with features that are on disk."""
+        """Return the proposals and objects of each image, with their features, which are computed unless the
+        store has them.
+        """
         labels: dict[str, RegionLabels] = {}
         for batch in batches:
             regions = LabeledRegions.of(batch, len(self.classes))

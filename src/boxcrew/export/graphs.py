@@ -83,7 +83,7 @@ def graph_of(loaded: Loaded, *, with_nms: bool) -> ExportGraph:
 
 
 class DetectorModule(nn.Module):
-    """A detector up to its candidates, or up to its detections."""
+    """A detector with the steps after its network, up to its candidates or its detections."""
 
     def __init__(self, detector: DetectorNet, size: tuple[int, int], *, with_nms: bool) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ def _detector_graph(detector: DetectorNet, path: Path, *, with_nms: bool) -> Exp
 
 
 class _ClassifierModule(nn.Module):
-    """A classifier up to the probabilities of its classes."""
+    """A classifier with the softmax that makes probabilities of its scores."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ def _classifier_graph(network: Network, facts: ExampleFacts) -> ExportGraph:
 
 
 class _GeneratorModule(nn.Module):
-    """A generator up to pixels of 0..255."""
+    """A generator with the conversion of its outputs to pixels of 0..255."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()

@@ -59,8 +59,9 @@ def compare_detections(exported: Detections, torch: Detections, *, least: float,
 
 
 def is_within(exported: Detections, lists: Sequence[Detections], *, least: float, most: int) -> bool:
-    """Return whether a list of detections lies within those that torch gives for one image by rounding
-    differently: each detection is in one of them, and those that are in all of them are in it.
+    """Return whether the exported detections differ from torch's only where torch's own result depends on
+    rounding: each is in one of the lists that torch gives when it rounds differently, and those that are in
+    all of these lists are there.
     """
     edge = _edge(exported, lists, least=least, most=most)
     is_found = np.any([_contained(exported, each) for each in lists], axis=0)
@@ -80,7 +81,7 @@ def _contained(detections: Detections, other: Detections) -> npt.NDArray[np.bool
 
 
 def _edge(exported: Detections, lists: Sequence[Detections], *, least: float, most: int) -> float:
-    """Return the score up to which a detection may be in one of the lists alone."""
+    """Return the score up to which a detection may be missing from one of the lists."""
     is_full = len(exported) > 0 and any(len(each) == most for each in lists)
     last = min(float(each.scores[-1]) for each in (exported, *lists) if len(each)) if is_full else least
     return max(least, last) + MAX_SCORE

@@ -219,7 +219,7 @@ class _Job:
         return report
 
     def _costs(self, files: Mapping[str, Exported]) -> dict[str, Cost]:
-        """Measure the network with all that is in the files, a sample at a time."""
+        """Measure the time of one sample, with the network in torch and with each of the files."""
         inputs = [
             _first(*pair) for pair in zip(self.graph.traced_inputs(), self.graph.axes.values(), strict=True)
         ]

@@ -1,4 +1,4 @@
-"""The description of hardware: pure data that can be written, read back, and made up."""
+"""The description of hardware: pure data that can be written, read back, and invented."""
 
 from __future__ import annotations
 

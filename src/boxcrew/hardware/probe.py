@@ -105,7 +105,9 @@ def _quotas() -> list[float]:
 
 
 def _groups(controller: str) -> list[Path]:
-    """Return the process's own control group and all above it: of version 1 for a `controller`, else 2."""
+    """Return the control group of this process and all above it, of version 1 with this `controller` or of
+    version 2.
+    """
     root = _CGROUP / controller
     groups = [root]
     for line in _read(_OWN_GROUPS).splitlines():

@@ -58,7 +58,9 @@ class Candidate:
 
     @property
     def turns(self) -> tuple[range, ...]:
-        """The clones that compute one after the other: those of a replica of ddp. All others are alone."""
+        """Groups of clones that compute one after the other. With ddp, those of one replica are a group; with
+        other strategies every clone is a group of its own.
+        """
         num = len(self.devices)
         return deal(num, self.replicas if self.strategy == "ddp" else num)
 

@@ -49,7 +49,7 @@ def reasons_for(
 
 
 def rejected(costs: Costs, chosen: Candidate, others: Sequence[Candidate]) -> list[str]:
-    """Return a sentence with the cost of each alternative; only the first with the same difference counts."""
+    """Return one sentence for each kind of alternative: what it would cost compared with the chosen plan."""
     sentences: dict[str, str] = {}
     for other in others:
         if (name := _difference(chosen, other)) and name not in sentences:

@@ -73,6 +73,6 @@ def finder(asked: DetectQuery, photo: NamedPhoto) -> Callable[[], Finding]:
 
 
 async def client_left(request: Request) -> None:
-    """Return when the client has closed the connection."""
+    """Wait until the client closes the connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -89,7 +89,7 @@ def model_json(model: ServedModel) -> dict[str, Any]:
 
 
 def _rows(finding: Finding, score: float) -> list[tuple[list[float], float, int]]:
-    """Return boxes, scores and labels with the digits that mean something."""
+    """Return boxes, scores and labels, rounded to the digits that are significant."""
     detections = finding.detections.above(score)
     return [
         ([round(edge, _BOX_DIGITS) for edge in box], round(value, _SCORE_DIGITS), label)

@@ -1,4 +1,4 @@
-"""Counts the parts that a file is made of, since a reader takes time for each, however small it is."""
+"""Counts segments, chunks or entries of an image file, which bound the time that a reader takes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def num_scans(data: bytes) -> int:
 
 
 def _parts(data: bytes) -> Iterator[int]:
-    """Yield where each part begins."""
+    """Yield the position of each segment, chunk or entry of an image file."""
     if data.startswith(b"\xff\xd8"):
         return _segments(data)
     if data.startswith(b"\x89PNG"):

@@ -1,4 +1,4 @@
-"""The outer layer of the service: every request passes here first, and every answer last."""
+"""Middleware around all routes: ids, tokens, headers, errors."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _OWN_NAMES = frozenset({_ID, *(name for name, _ in _OWN)})
 
 
 class ServiceMiddleware:
-    """Gives each request an id, lets in who may come in, and sees to it that each gets one answer, with the
-    headers that all have.
+    """Gives each request an id, checks its token, and sends exactly one answer, with the headers that all
+    answers have.
     """
 
     def __init__(self, app: ASGIApp, *, guard: AccessGuard, metrics: Metrics, log: ServiceLog) -> None:
@@ -82,7 +82,7 @@ class ServiceMiddleware:
 
 
 class _Exchange:
-    """One request and its answer, as they pass."""
+    """Counts and limits what passes in one request and its answer."""
 
     def __init__(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         self.scope = scope

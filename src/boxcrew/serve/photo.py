@@ -24,7 +24,7 @@ class NamedPhoto(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that the client has for it."""
+        """The file name that the client sent."""
         ...
 
     def open(self) -> SourceImage:
@@ -34,7 +34,7 @@ class NamedPhoto(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Photo:
-    """The content of one file, and the name that the client has for it."""
+    """The content of one file, with the name that the client sent."""
 
     name: str
     data: bytes

@@ -45,7 +45,9 @@ _STORE_BYTES = 100 * 1024**2  # photos do not pass through Ray's store of object
 
 
 class ServiceReplica:
-    """One replica. It exists when its models have answered."""
+    """One replica of the service under Ray Serve. Ray sends it photos once its models have answered a first
+    one.
+    """
 
     def __init__(self, config: ServeConfig, sources: Sequence[ModelSource]) -> None:
         self._service = Service.of(config, sources)

@@ -1,4 +1,4 @@
-"""Watches the files of the models, and takes each that replaces another."""
+"""Watches the files of the served models, and loads a file again after it was replaced."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Photos as tensors, and what was found in them, as the Open Inference Protocol writes them: numbers in JSON,
-or bytes behind it.
+"""Reads and writes photos and detections as tensors of the Open Inference Protocol: numbers in JSON, or bytes
+after it.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ class Resources:
 
 
 def plan_resources(config: RunConfig, machine: Machine, nodes: ReplicaRange, screen: Screen) -> Resources:
-    """Plan the run for so many machines of a kind, the fewest and the most; show the plan. `UsageError` if it
-    cannot be trained there.
+    """Plan the run for the fewest and the most nodes, all like `machine`, and print the plan. `UsageError` if
+    it cannot be trained there.
     """
     others = [device.name for device in machine.accelerators if device.kind != "cuda"]
     if others:

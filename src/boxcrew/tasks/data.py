@@ -96,7 +96,7 @@ class ScoreTable:
 
 
 class TrainData(ABC):
-    """The training samples, as those ask that plan and run a training."""
+    """The training samples of a task, with all that planning and the training loop ask of them."""
 
     @property
     @abstractmethod
@@ -279,7 +279,9 @@ class TaskData(TrainData, EvalData[EvaluationT], DataSummary, Generic[ConfigT, F
         """Raise `DataError` if there is nothing to learn from the data."""
 
     def adapted(self) -> tuple[Self, str]:
-        """Return this with the settings that data decides, and a sentence about them, empty if none."""
+        """Return this data with the settings of the task that the data decides, and a sentence about them, or
+        an empty one.
+        """
         return self, ""
 
     def advice(self, task: Task, *, from_scratch: bool) -> tuple[Advice, ...]:

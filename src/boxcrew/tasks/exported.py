@@ -28,8 +28,8 @@ class ExportedNetwork(Network):
         self.exported = exported
 
     def forward(self, inputs: Tensor, **_: Any) -> Tensor:
-        """Return what the network of torch would: of a classifier scores, whose softmax are the
-        probabilities, of a generator pixels of -1..1.
+        """Return what the torch network would: log-probabilities of a classifier, or pixels of -1..1 of a
+        generator.
         """
         (output,) = _run(self.exported, {INPUT: inputs})
         if self.exported.info.predicts == "classes":

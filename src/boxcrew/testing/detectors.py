@@ -308,7 +308,7 @@ def check_state_is_complete(detector: DetectorNet, batch: Batch, raw: tuple[Tens
 
 @dataclass(frozen=True)
 class _Twice:
-    """A batch that stands for all training images twice in every pass."""
+    """Training images for `solve`: each pass yields the same batch twice, with other keys the second time."""
 
     batch: Batch
 

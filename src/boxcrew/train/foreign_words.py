@@ -1,7 +1,7 @@
 """The words of other tools for settings, and what they are called here.
 
-A text in `SAME` is what a word is called here; one in `ABSENT` says what to do instead, as there is no such
-setting. `key=` in a text names a setting, and a test holds that it exists.
+The `_SAME…` tables have what a word is called here; the `_ABSENT…` tables say what to do instead, as there
+is no such setting. `key=` in a text names a setting, and a test checks that it exists.
 """
 
 from __future__ import annotations

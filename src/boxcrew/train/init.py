@@ -348,8 +348,8 @@ def _token_rows(network: Network, offered: State, old_encoding: Mapping[str, Any
 def _remade(
     network: Network, offered: State, tensors: Mapping[str, ClassRows], old: RowNames, new: RowNames
 ) -> State:
-    """Return the tensors with the rows of all names that are both in `old` and in `new` from `offered`; the
-    others keep their random start. Empty if the names are the same.
+    """Copy the rows of all classes (or characters) that `old` and `new` share from `offered` into fresh
+    tensors. The other rows keep their random start. Empty if the names are the same.
     """
     if old == new:
         return {}

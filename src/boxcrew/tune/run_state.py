@@ -22,7 +22,7 @@ def can_pause(stages: Sequence[Stage]) -> bool:
 
 
 def is_begun(folder: Path) -> bool:
-    """Return whether a run can go on: it has a checkpoint, or stages, which go on by themselves."""
+    """Return whether a run can be continued: it has a checkpoint, or stages, which continue by themselves."""
     return bool(stage_names(folder) or list_checkpoints(folder / "checkpoints"))
 
 

@@ -106,7 +106,9 @@ def _ask(study: StudyRecord, trials: Sequence[Trial], *, seed: int) -> Params:
 def _ask_optuna(
     study: StudyRecord, trials: Sequence[Trial], notes: Sequence[Notes], *, seed: int
 ) -> tuple[Params, Notes]:
-    """Return the values that the sampler draws after these trials, and what it notes for itself."""
+    """Return the values that the sampler draws after these trials, and the state that it stores with the new
+    one.
+    """
     import optuna
 
     with quiet():
@@ -128,8 +130,8 @@ def _ask_optuna(
 
 
 def _notes(study: StudyRecord, trials: Sequence[Trial]) -> list[Notes]:
-    """Return what CMA-ES noted when it drew each of the trials: its state, which it finds nowhere else. It is
-    made by drawing them again, so that nothing has to be stored that only Python could read.
+    """Return CMA-ES's state for each trial, recomputed by drawing the trials again. Nothing has to be stored
+    that only Python could read.
     """
     notes: list[Notes] = []
     for trial in trials:

@@ -1,4 +1,4 @@
-"""The most important of a study's report, on the screen."""
+"""Prints the most important lines of a study's report."""
 
 from __future__ import annotations
 

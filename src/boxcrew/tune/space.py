@@ -68,7 +68,9 @@ class Dimension(Config):
         return next(choice for choice in self.choices if _stored(choice) == value) if self.choices else value
 
     def param(self, setting: Any) -> Any:
-        """Return what stands for the value of the setting, or None if it is not in the dimension."""
+        """Return the value that the sampler sees for a setting; None if the setting is outside of the
+        dimension.
+        """
         if self.choices:
             return _stored(setting) if setting in self.choices else None
         is_number = isinstance(setting, int | float) and not isinstance(setting, bool)

@@ -91,7 +91,7 @@ def require_searchable(key: str) -> None:
 
 
 def conditions(key: str, base: RunConfig) -> dict[str, tuple[Any, ...]]:
-    """Return the values of other settings with which a setting matters: none if it always does."""
+    """Return the values of other settings under which a setting is used; none if it always is."""
     if key in _MATTERS_WITH:
         return dict(_MATTERS_WITH[key])
     choices = [choice for setting in _settings() if setting.key == key for choice in setting.choices]

@@ -23,7 +23,7 @@ def batch_norm(
     momentum: float,
     eps: float,
 ) -> Tensor:
-    """Normalize as torch does, but channels with a single value by the running statistics."""
+    """Normalize as torch does; channels with a single value use the running statistics."""
     if has_torch_function_unary(input):
         values = (input, running_mean, running_var, weight, bias, training, momentum, eps)
         normed: Tensor = handle_torch_function(batch_norm, (input,), *values)

@@ -156,7 +156,9 @@ def _row(stages: Sequence[Forward]) -> Forward:
 
 @dataclass(frozen=True, eq=False)
 class _Unit:
-    """A function that is computed twice: `run`, which uses these modules."""
+    """A part of a network that backward computes again instead of keeping its results: `run`, which uses
+    `modules`.
+    """
 
     run: Forward
     modules: Sequence[nn.Module]

@@ -193,7 +193,7 @@ class _Scan:
             self.stored_at = time.monotonic()
 
     def _found(self, numbers: Ints) -> tuple[ScanResults, dict[int, Fault]]:
-        """Return what is to be stored about the files with these numbers."""
+        """Return the results of the files with these numbers, as the cache stores them, and their faults."""
         results = self.results[np.unique(numbers)]
         results = results[results["stamp"][:, 0] >= 0]
         wanted = set(numbers.tolist())

@@ -36,7 +36,7 @@ def read_text(file: str) -> bytes | OSError | None:
 
 
 class LineParser:
-    """Parses labels line by line, and counts the boxes that were not simply written down."""
+    """Parses label files line by line, and counts the boxes that were polygons or had a confidence."""
 
     def __init__(self, num_classes: int, collector: Collector) -> None:
         self.num_classes, self.collector = num_classes, collector

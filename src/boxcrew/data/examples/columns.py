@@ -168,7 +168,7 @@ def _width(column: Column) -> int:
 
 
 def _encode(column: Column, words: Sequence[str], into: Floats) -> None:
-    """Encode one column into `into`, which is zero: the mean, or no known category."""
+    """Encode one column into the zeros of `into`; missing or unknown values stay zero."""
     if "categories" in column:
         features_by_word = {word: feature for feature, word in enumerate(column["categories"])}
         count = len(features_by_word)

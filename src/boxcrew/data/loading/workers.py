@@ -28,7 +28,7 @@ PARENT_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True, kw_only=True)
 class Workers:
-    """The processes that make batches, and how far ahead."""
+    """Settings of the loader processes: how many, and how many batches each makes ahead."""
 
     num: int = 0  # processes; 0: the calling one makes each batch when it is asked for
     prefetch: int = 4  # batches each process makes ahead

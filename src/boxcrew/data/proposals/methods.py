@@ -88,7 +88,7 @@ def _search(image: Image, variant: Variant) -> Ints:
 
 
 def _keyed_order(image: Image, num: int) -> Ints:
-    """Return an order of `num` things that depends on the pixels of the image alone."""
+    """Return a permutation of `num` numbers that depends on the pixels of the image alone."""
     digest = hashlib.blake2b(np.ascontiguousarray(image).tobytes(), digest_size=8).digest()
     numbers = np.arange(num, dtype=np.int64)
     keys = sample_draws(int.from_bytes(digest, "little"), np.zeros_like(numbers), numbers)

@@ -22,7 +22,7 @@ _RATIO = (0.3, 1 / 0.3)  # its height / width
 
 @dataclass(frozen=True, kw_only=True)
 class FlipShiftErase:
-    """Changes each image by its own draws."""
+    """Flips, shifts and erases each image by the random numbers of its sample."""
 
     num_draws: ClassVar[int] = 9
 

@@ -54,8 +54,8 @@ class MosaicCell:
 
 
 def mosaic_places(canvas: Extent, rng: np.random.Generator) -> tuple[MosaicCell, ...]:
-    """Return the four places of a mosaic on a canvas of this (width, height): its quarters, but that they
-    meet at a random point near the center.
+    """Return the four rectangles of a mosaic on a canvas of this (width, height). They meet at a random point
+    near the center.
     """
     x, y = (round(share * side) for share, side in zip(rng.uniform(*_CENTER, 2), canvas, strict=True))
     columns, rows = ((0, x), (x, canvas[0])), ((0, y), (y, canvas[1]))

@@ -163,7 +163,7 @@ def label_at(
     class_: str = "tick",
     transform: str | None = None,
 ) -> Html:
-    """Return a text at a place."""
+    """Return a label of a plot at a point."""
     x, y = _rounded((x, y))
     return element("text", text_, x=x, y=y, text_anchor=anchor, class_=class_, transform=transform)
 
@@ -188,7 +188,7 @@ def _round_values(low: float, high: float) -> list[float]:
 
 
 def _powers(low: float, high: float) -> list[float]:
-    """Return powers of ten, or also twice and five times these if there are few."""
+    """Return the ticks of a logarithmic axis: powers of ten, and where these are few also 2 and 5 times them."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for factors in ((1,), (1, 3), (1, 2, 5)):
         values = [float(f"{factor}e{each}") for each in exponents for factor in factors]

@@ -16,7 +16,9 @@ async def live(_: Request) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """Say whether photos are answered: 503 until every model has, and from the moment the service ends."""
+    """Answer whether photos can be sent: 503 until every model has answered one, and again when the service
+    ends.
+    """
     is_ready = service_of(request).is_ready
     return json_response({"ready": is_ready}, status=200 if is_ready else 503)
 

@@ -44,7 +44,7 @@ def build_app(config: WatchConfig) -> ASGIApp:
 
 
 class AccessMiddleware:
-    """Lets in who may come in, and gives all answers their headers."""
+    """Middleware that checks who may see the page, and adds headers to all answers."""
 
     def __init__(self, app: ASGIApp, guard: AccessGuard) -> None:
         self._app, self._guard = app, guard

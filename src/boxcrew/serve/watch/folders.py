@@ -90,7 +90,7 @@ def _entries(entry: RunEntry) -> Iterator[RunEntry]:
 
 
 def _kind(folder: Path) -> Kind | None:
-    """Return what a folder is; None if it is no run."""
+    """Return whether a folder is a run, a run with stages or a comparison; None if it is none of these."""
     if is_file(folder / "comparison.json"):
         return "comparison"
     if is_file(folder / "stages.json"):

@@ -16,7 +16,7 @@ from boxcrew.serve.watch.settings import WatchConfig
 
 
 def watch(config: WatchConfig, announce: Callable[[str], object]) -> None:
-    """Show the page until Ctrl-C or SIGTERM. `announce` is told its URL as soon as it can be opened."""
+    """Show the page until Ctrl-C or SIGTERM. `announce` is called with its URL when it can be opened."""
     with listen(config.host, config.port) as listener:
         server = _WatchServer(uvicorn_config(build_app(config)), lambda: announce(url_of(listener)))
         asyncio.run(server.serve(sockets=[listener]))

@@ -1,4 +1,4 @@
-"""A batch script for SLURM's `sbatch`: it goes on with the same run after each time limit and preemption."""
+"""A batch script for SLURM's `sbatch`: it continues the same run after each time limit and preemption."""
 
 from __future__ import annotations
 

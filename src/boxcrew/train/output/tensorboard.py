@@ -48,7 +48,7 @@ class TensorBoardLog:
         self.show(lambda writer: writer.add_image(name, image, step, dataformats="HWC"))
 
     def forget_after(self, step: int) -> None:
-        """Hide the events of later steps."""
+        """Hide the events of all steps after this one."""
         if self._writer is not None:
             self.close()
             self._open(step)
@@ -85,8 +85,8 @@ def _event_files(folder: Path) -> list[Path]:
 
 
 def _rename_future_files(folder: Path) -> None:
-    """Rename all files if the time in a name is not in the past. After a clock was set back, or with two
-    files in one second, TensorBoard would read the next file first and show again the events that it hides.
+    """Rename event files dated in the future, which TensorBoard would read in the wrong order. They are there
+    after a clock was set back, or if two files were begun in one second.
     """
     now = f"{int(time.time()):010d}"
     files = {file: file.name.split(".") for file in _event_files(folder)}  # events.out.tfevents.TIME…

@@ -36,7 +36,7 @@ class Explanation:
 
     @property
     def time(self) -> Interval:
-        """The time of everything that is predicted."""
+        """The predicted time of the whole run, of all its stages."""
         return reduce(Interval.plus, filter(None, self.times.values()), Interval(low=0, likely=0, high=0))
 
 

@@ -86,7 +86,9 @@ def read_terms(folder: Path) -> LeaseRecord | None:
 
 
 def next_generation(folder: Path, owner: Owner | None) -> int:
-    """Return the generation of who takes a directory over from `owner`. A dead one does not wake up."""
+    """Return the generation number of the next owner of a directory. It grows unless the previous owner,
+    `owner`, is dead: a dead process does not wake up.
+    """
     terms = read_terms(folder)
     if terms is None:
         return 1 if owner is None or owner.is_dead() else 2
@@ -94,7 +96,9 @@ def next_generation(folder: Path, owner: Owner | None) -> int:
 
 
 def remove_lease(folder: Path) -> None:
-    """Remove the lease of a process that has ended. If it had taken the directory over, the file stays."""
+    """Remove the lease of a process that has ended. If that process had taken the directory over from
+    another, the file stays.
+    """
     terms = read_terms(folder)
     if terms is None or terms.generation == 1:
         (folder / LEASE).unlink(missing_ok=True)

@@ -17,7 +17,7 @@ GRACE = 5.0  # seconds in which a second signal is taken for the first one
 
 @contextmanager
 def ignore_stop_signals() -> Iterator[None]:
-    """Ignore SIGINT and SIGTERM, in a process that ends when others do, which get the same signals."""
+    """Ignore SIGINT and SIGTERM in a process that the chief ends; the chief gets the same signals."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
