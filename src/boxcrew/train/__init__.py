@@ -1,4 +1,4 @@
-"""Training: the only package that knows both the science (tasks) and the machine (plan, deploy).
+"""Training: the package in which the science (tasks) meets the machine (plan, deploy).
 
 `config` and `init` hold the settings of a run, `settings_reference` lists them all, and `foreign_words`
 knows what other tools call them. The data goes downhill: `run` prepares a session from the settings,

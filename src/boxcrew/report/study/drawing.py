@@ -188,7 +188,7 @@ def _round_values(low: float, high: float) -> list[float]:
 
 
 def _powers(low: float, high: float) -> list[float]:
-    """Return the ticks of a logarithmic axis: powers of ten, and where these are few also 2 and 5 times them."""
+    """Return the ticks of a logarithmic axis: powers of ten, and where these are few more between them."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for factors in ((1,), (1, 3), (1, 2, 5)):
         values = [float(f"{factor}e{each}") for each in exponents for factor in factors]
