@@ -1,4 +1,4 @@
-"""The maps of the code name what exists: docs/architecture.md, and the docstring of each package."""
+"""The maps name what exists: docs/architecture.md, docs/index.md, README.md, and the docstrings of packages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from boxcrew.cli.help import HELP
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "boxcrew"
@@ -32,6 +34,20 @@ def test_the_architecture_and_its_picture_have_every_package() -> None:
     assert len(packages) > 15
     assert packages <= table
     assert packages == set(re.findall(r'class="t">(\w+)<', picture))
+
+
+def test_the_index_lists_every_page() -> None:
+    docs = ROOT / "docs"
+    listed = re.findall(r"\]\(([\w/.-]+\.md)\)", (docs / "index.md").read_text(encoding="utf-8"))
+    folders = (docs, docs / "how-to", docs / "concepts", docs / "reference")
+    pages = {file.relative_to(docs).as_posix() for folder in folders for file in folder.glob("*.md")}
+    assert sorted(listed) == sorted(pages - {"index.md"})
+
+
+def test_the_readme_lists_every_command() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\| `boxcrew (\w+)", text, re.MULTILINE))
+    assert listed == HELP.keys()
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda folder: str(folder.relative_to(SOURCE.parent)))
