@@ -119,10 +119,10 @@ def test_a_comparison_goes_on_with_its_own_settings_only(tmp_path: Path) -> None
     open_comparison(config, folder)
     assert stored_comparison(folder).configs() == config.configs()
     other = CompareConfig.of({"detectors": "yolo", "settings": {"data": "photos", "steps": 3}})
-    with pytest.raises(UsageError, match=r"detectors=yolo: .*new was begun with yolo,ssdlite"):
+    with pytest.raises(UsageError, match=r"detectors=yolo: .*new was started with yolo,ssdlite"):
         open_comparison(other, folder)
     fewer = CompareConfig.of({"detectors": "yolo,ssdlite", "settings": {"data": "photos"}})
-    with pytest.raises(UsageError, match=r"steps=None: .* was begun with 3"):
+    with pytest.raises(UsageError, match=r"steps=None: .* was started with 3"):
         open_comparison(fewer, folder)
     (tmp_path / "letter.txt").write_text("mine")
     with pytest.raises(UsageError, match="not a comparison"):

@@ -1,4 +1,4 @@
-"""The maps name what exists: docs/architecture.md, docs/index.md, README.md, and the docstrings of packages."""
+"""The maps name what exists: docs/architecture.md, the index, README.md, and the docstrings of packages."""
 
 from __future__ import annotations
 

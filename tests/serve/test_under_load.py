@@ -204,7 +204,7 @@ def test_a_broken_file_leaves_the_old_model(exported_run: Path, replaceable: Pat
             replace(replaceable, broken)
             answer = service.ask("/v1/models/shelf/reload", b"")
             assert answer.status == 409
-            assert "the old one goes on" in answer.json["error"]
+            assert "the old one stays in use" in answer.json["error"]
             assert str(replaceable) not in answer.body.decode()
             assert service.ask(DETECT, photo()).json["model"]["version"] == old["version"]
         replaceable.unlink()

@@ -32,7 +32,8 @@ def submit_command(words: list[str], out: Output, *, dry_run: bool) -> None:
     folder = tree.pop("out", None)
     if folder is None:
         raise UsageError(
-            "out= is missing", advice="the directory or URL of the run: a job that begins again goes on there"
+            "out= is missing",
+            advice="the directory or URL of the run: a job that is restarted continues there",
         )
     if recipe is not None and recipe not in RECIPES.names() and scheduler_name != "slurm":
         raise UsageError(

@@ -40,7 +40,7 @@ def open_comparison(config: CompareConfig, folder: Path) -> None:
     for key in {**before, **now}:
         if before.get(key) != now.get(key):
             raise UsageError(
-                f"{key}={_words(now.get(key))}: {folder} was begun with {_words(before.get(key))}",
+                f"{key}={_words(now.get(key))}: {folder} was started with {_words(before.get(key))}",
                 advice=f"boxcrew resume run={folder} continues it; give another out= for a new one",
             )
 
@@ -56,7 +56,7 @@ def _words(value: object) -> str:
 
 
 def stored_comparison(folder: Path) -> CompareConfig:
-    """Return the settings that a comparison was begun with."""
+    """Return the settings that a comparison was started with."""
     return CompareConfig.of({**read_record(folder, SETTINGS), "out": folder, "name": "compare"})
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 PREEMPTED = 75
-"""Exit code of replicas of which some were told to leave: all is saved, and the run can go on elsewhere."""
+"""Exit code after some replicas got the signal to leave: all is saved, and the run can continue elsewhere."""
 
 
 class BoxcrewError(Exception):

@@ -3,7 +3,7 @@
     features.bin    the features of all regions of all images, float32, one image after the other
     images.jsonl    a line for each image: its key, the digest of its input and regions, and their number
 
-A store that was left half-written goes on where it was. It is begun anew for another network, and an image
+A store that was left half-written is continued. It is started anew for another network, and an image
 whose pixels or regions have changed is computed again.
 """
 

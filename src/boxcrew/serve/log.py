@@ -25,7 +25,7 @@ class ServiceLog:
             return
 
     def failure(self, event: str, error: BaseException, **values: object) -> None:
-        """Write an error with where it happened, which no client is told."""
+        """Write an error with where it happened, which is not sent to clients."""
         self.write(event, **values, error=repr(error), traceback=traceback.format_exception(error))
 
 

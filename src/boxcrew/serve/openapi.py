@@ -171,7 +171,7 @@ def _paths() -> Tree:
                     [model],
                     codes=(404, 409, 429, 503),
                 ),
-                "description": "The new file is tried first. If it does not answer, the old one goes on.",
+                "description": "The new file is tried first. If it does not answer, the old one is kept.",
             }
         },
         "/v2/health/live": {"get": _health("Whether the process answers", "live")},

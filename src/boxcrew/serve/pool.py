@@ -32,8 +32,8 @@ class Pool:
         self, works: Sequence[Callable[[], _T]], deadline: Deadline, gone: Callable[[], Awaitable[None]]
     ) -> list[_T]:
         """Return the results of functions that are called in the threads, all before the deadline. `gone`
-        is called if it takes a while, and returns when the client waits no more. What has not begun then, or
-        when one fails, never begins.
+        is called if it takes a while, and returns when the client waits no more. Functions that have not
+        started then, or when one fails, never start.
         """
         self._admission.add_photos(len(works))
         outcome = _Outcome(len(works))

@@ -71,7 +71,7 @@ class ServiceReplica:
 
 
 async def _never() -> None:
-    """Wait for ever: no client is there that could go."""
+    """Wait without an end: no client is there that could leave."""
     await asyncio.Event().wait()
 
 
@@ -79,7 +79,7 @@ def serve_on_ray(
     config: ServeConfig, sources: Sequence[ModelSource], announce: Callable[[str], object]
 ) -> None:
     """Answer requests until a signal ends the process, which takes the application from the cluster again.
-    `announce` is told the URL when all replicas are ready. `ModelError` if they cannot be.
+    `announce` is called with the URL when all replicas are ready. `ModelError` if they cannot be.
     """
     absolute = [replace(source, path=source.path.resolve()) for source in sources]
     port = config.port or _free_port(config.host)

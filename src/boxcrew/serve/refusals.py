@@ -69,8 +69,8 @@ def json_response(
 
 
 def refusal(error: Exception) -> RefusedError:
-    """Return what a client is told about an error. What is not the client's fault is not explained: messages
-    may name files of the server.
+    """Return what a client gets to know about an error. What is not the client's fault is not explained:
+    messages may name files of the server.
     """
     if isinstance(error, RefusedError):
         return error

@@ -16,8 +16,8 @@ _Stamp = tuple[int, int, int] | None
 
 
 async def reload_on_change(service: Service) -> None:
-    """Reload models whose files have changed, for ever. A file is tried once: one that cannot be used is
-    reported, and the old model goes on until there is another file.
+    """Reload models whose files have changed, without an end. A file is tried once: one that cannot be used
+    is reported, and the old model stays in use until there is another file.
     """
     sources = service.models.sources()
     stamps = {source.name: _stamp(source.path) for source in sources}

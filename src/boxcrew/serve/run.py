@@ -26,8 +26,8 @@ _TICK = 0.05  # seconds between two looks at what is left, at the end
 
 
 def serve(config: ServeConfig, sources: Sequence[ModelSource], announce: Callable[[str], object]) -> None:
-    """Answer requests until a signal ends the process. `announce` is told the URL as soon as a client can
-    connect. `ModelError` if a model cannot be used.
+    """Answer requests until a signal ends the process. `announce` is called with the URL as soon as a client
+    can connect. `ModelError` if a model cannot be used.
     """
     limit_free_memory()
     cv2.setNumThreads(1)  # photos are decoded beside each other already

@@ -43,7 +43,7 @@ class ServeConfig(Config):
     timeout: Duration = Field(default=10.0, gt=0, le=600)
     """Time from the beginning of a request to its answer, at most."""
     drain: Duration = Field(default=30.0, gt=0, le=3600)
-    """Time for the requests that were accepted before the service was told to end."""
+    """Time for the requests that were accepted before the signal to end."""
     label_studio: Path | None = None
     """Folder with the files of Label Studio, of which its tasks may name the photos."""
     follow: bool = False

@@ -20,7 +20,7 @@ class SubmitConfig(Config, group="submit"):
     data: str | None = None
     """Where the job finds the data, if not where it is here."""
     time: Duration | None = None
-    """Longest time of one start of the job, for slurm; it goes on in the next. None is the predicted one."""
+    """Longest time of one start of the job, for slurm; the next continues the run. None: the predicted time."""
     partition: str | None = None
     """Partition of SLURM."""
     account: str | None = None
@@ -38,7 +38,7 @@ class SubmitConfig(Config, group="submit"):
     spot: bool = True
     """Take spot machines, for sky."""
     restarts: int = Field(default=10, ge=0)
-    """Times that a failed job is begun again; being told to leave does not count."""
+    """Restarts of a failed job, at most; a preemption does not count."""
     file: Path | None = None
     """File to write; none: a new one here, with the name of the run."""
 

@@ -42,7 +42,7 @@ def finish(runner: Runner) -> None:
 
 
 def last_promotion(ledger: Ledger, study: StudyRecord) -> Decision | None:
-    """Return the trial to complete at the end; None if there is none, or if it was begun before."""
+    """Return the trial to complete at the end; None if there is none, or if that was started before."""
     assert ledger.stopped is not None
     if any(job.repeat is None for job in ledger.jobs[ledger.num_searched :]):
         return None

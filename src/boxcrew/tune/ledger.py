@@ -1,7 +1,7 @@
 """The ledger of a study: what was decided and what came of it, one line of `events.jsonl` each.
 
 A line is on disk before anything is done because of it. A study that was killed reads the lines again, and
-goes on with the trainings that have begun and not ended.
+continues the trainings that have started and not ended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class TrialDrawn(Config):
 
 
 class TrainingStarted(Config):
-    """A training that begins or goes on, up to a rung."""
+    """A training that is started or continued, up to a rung."""
 
     event: Literal["begun"] = "begun"
     job: int

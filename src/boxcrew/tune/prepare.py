@@ -112,7 +112,7 @@ def prepare_study(config: TuneConfig, screen: Screen) -> StudyRecord:
 
 
 def require_same_data(study: StudyRecord) -> None:
-    """Raise `UsageError` if the data is not what the study was begun with: its results would not compare."""
+    """Raise `UsageError` if the data has changed since the study was started: results would not compare."""
     config = RunConfig.of(study.given)
     _, task_data, _ = open_task(config, Screen())
     if task_data.digest() != study.data_digest:

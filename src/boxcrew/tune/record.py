@@ -21,11 +21,11 @@ Sampler = Literal["tpe", "cma", "random", "grid"]
 Pruner = Literal["halving", "hyperband", "median", "none"]
 
 ETA = 3
-"""One of so many trials goes on from a rung to the next, which is so many times as long."""
+"""One of so many trials continues from a rung to the next, which is so many times as long."""
 
 
 class StudyRecord(Config):
-    """A study as it was begun."""
+    """A study as it was started."""
 
     format: Literal[1] = 1
     identity: str  # tells this study from all others

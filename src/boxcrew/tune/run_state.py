@@ -1,4 +1,4 @@
-"""The directory of a run tells how far a trial has come. It has one inside it for each stage."""
+"""Reads how far a trial has come from the directory of its run, which has one inside it for each stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decision which training begins next: a new trial, or one that goes on to its next rung.
+"""The decision which training starts next: a new trial, or one that continues to its next rung.
 
 A decision depends on results alone, never on the clock. With several trainings at once it is made with the
 results that were planned to be there (`Timeline`), in the order in which they were planned to come.
@@ -86,7 +86,7 @@ def first_rung(study: StudyRecord, number: int) -> int:
 
 
 def _next_step(trials: Sequence[Trial], study: StudyRecord) -> Decision | None:
-    """Return the trial that goes on next: the recipe's in any case, then the longest of those that may."""
+    """Return the trial to continue next: the recipe's in any case, then the longest of those that may."""
     if not trials:
         return None
     recipe = trials[0]

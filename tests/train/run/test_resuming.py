@@ -137,5 +137,5 @@ def test_a_plan_by_hand_must_have_the_same_batch(tiny_run: Path) -> None:
     resumed = Resumed.of(tiny_run, checkpoint, is_own=True)
     plan = resumed.record.plan
     require_same_batch(resumed, plan.model_copy(update={"threads": 3}))
-    with pytest.raises(UsageError, match=r"batch 9: the run in .* was begun with 4"):
+    with pytest.raises(UsageError, match=r"batch 9: the run in .* was started with 4"):
         require_same_batch(resumed, plan.model_copy(update={"batch": 9}))

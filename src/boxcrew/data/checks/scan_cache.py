@@ -1,5 +1,5 @@
 """The results of scans, kept between runs. Each set has a folder of segments, arrays of what was found out
-about some files, which are only ever added: a scan that is killed goes on where its last segment ends.
+about some files, which are only ever added: a scan that is killed continues where its last segment ends.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checks whether JPEG files are readable from their markers, without decoding.
 
-Errors in the compressed data of a JPEG stop no decoder: it warns and goes on. Only errors in the marker
+Errors in the compressed data of a JPEG stop no decoder: it warns and continues. Only errors in the marker
 segments (ITU T.81, annex B) and a missing end do. So a file with an ordinary structure is known to decode,
 some fifty times faster than by decoding it, and for most files both ends are enough. Unusual files are left
 to a decoder.

@@ -1,6 +1,6 @@
 """Proposals of a data set, kept between runs in a file of the user's cache.
 
-The file is an SQLite database for each method: it survives a kill at any moment, and goes on where it was.
+The file is an SQLite database for each method: it survives a kill at any moment, and continues where it was.
 Regions are stored by the digest of an image file's content; a file whose size and times have not changed
 since then is not read again.
 """
@@ -170,7 +170,7 @@ def store_file(folder: Path, method: ProposalMethod) -> Path:
 
 
 def _open_file(file: Path) -> sqlite3.Connection:
-    """Open a database; one that is damaged is begun anew, since all of it can be computed again."""
+    """Open a database; one that is damaged is started anew, since all of it can be computed again."""
     with suppress(sqlite3.DatabaseError):
         database = sqlite3.connect(file, check_same_thread=False)
         database.execute("select count(*) from sqlite_master")

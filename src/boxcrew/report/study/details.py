@@ -55,7 +55,7 @@ def _budget_words(report: StudyReport) -> str:
 def trials_section(report: StudyReport) -> Html:
     """Return a table of all trials: the best first, those that were trained longer before the others."""
     if not report.trials:
-        return element("p", "None has begun.")
+        return element("p", "No trial has started yet.")
     ordered = sorted(report.trials, key=lambda each: _rank(report, each))
     rest = []
     if len(ordered) > _SHOWN:

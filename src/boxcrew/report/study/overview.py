@@ -35,7 +35,7 @@ def summary_section(report: StudyReport) -> Html:
     sentence = report.conclusion.sentence
     notes = []
     if report.state != "finished":
-        state = "goes on" if report.state == "running" else "was stopped before its end"
+        state = "is still running" if report.state == "running" else "was stopped before its end"
         go_on = (
             []
             if report.state == "running"

@@ -24,7 +24,7 @@ _HALF = ("use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic", "use_bf16
 
 @ENGINES.register("ncnn")
 class Ncnn:
-    """A network of NCNN, told to keep to 32 bits. Each call has memory of its own."""
+    """A network of NCNN, set to compute with 32 bits. Each call has memory of its own."""
 
     package: ClassVar[str] = "'boxcrew[ncnn]'"
     reads: ClassVar[frozenset[str]] = frozenset({GRAPH})

@@ -31,7 +31,7 @@ class OpenVino:
         openvino = importlib.import_module("openvino")
         core = openvino.Core()
         settings = {
-            # It computes in bfloat16 where the processor can, unless it is told not to.
+            # It computes in bfloat16 where the processor can, unless that is turned off.
             "INFERENCE_PRECISION_HINT": "f32",
             "INFERENCE_NUM_THREADS": threads,
             "PERFORMANCE_HINT": "LATENCY",

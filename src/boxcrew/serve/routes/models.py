@@ -36,7 +36,7 @@ async def show_sample(request: Request) -> Response:
 
 
 async def reload_model(request: Request) -> Response:
-    """Serve the file of a model as it is now, if it answers; else the old one goes on."""
+    """Serve the file of a model as it is now, if it answers; else the old one stays in use."""
     service = service_of(request)
     service.require_ready()
     if service.config.on == "ray":
@@ -50,7 +50,7 @@ async def reload_model(request: Request) -> Response:
         model = await service.pool.run(partial(service.models.reload, name))
     except BoxcrewError as error:
         service.log.failure("reload", error, request=request_id_of(request), model=name)
-        message = f"the new file of {name} cannot be used; the old one goes on"
+        message = f"the new file of {name} cannot be used; the old one stays in use"
         advice = "export it again; the log of the service says what is wrong with it"
         raise RefusedError(409, "broken_model", message, advice=advice) from None
     service.log.write("reload", request=request_id_of(request), model=name, version=model.version)

@@ -1,4 +1,4 @@
-"""The process of the page, until it is told to end."""
+"""The process of the page, until a signal ends it."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class BucketLease:
         self.require_own()
 
     def close(self) -> None:
-        """Give the run back: whoever comes next need not wait."""
+        """Give the run back, so that the next process need not wait."""
         self._closed.set()
         self._thread.join(timeout=RENEWAL)
         if not self._lost:
@@ -96,7 +96,7 @@ def acquire(store: Store, objects: dict[str, ObjectInfo], info: Callable[[str], 
 
 
 def read_holder(store: Store, objects: dict[str, ObjectInfo]) -> LeaseHolder | None:
-    """Return who was the last to take the run; None if nobody has."""
+    """Return the process that took the run last; None if no process has."""
     names = [name for name in objects if name.startswith(f"{LEASE}/") and name.rpartition("/")[2].isdigit()]
     if not names:
         return None

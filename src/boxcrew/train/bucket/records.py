@@ -25,7 +25,7 @@ def weights(name: str) -> bool:
 
 
 def everything(name: str) -> bool:
-    """Want all of a run, from which another goes on."""
+    """Want all of a run, so that another can continue from it."""
     return not _is_lease(name)
 
 

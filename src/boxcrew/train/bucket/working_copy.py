@@ -1,7 +1,7 @@
 """The working copy of a run in object storage: the directory in which it is trained.
 
-It lies under runs/, at the path of its URL. It goes on as it is if this computer was the last to train the
-run; else, or if it is not there, it is made anew of what is stored.
+It lies under runs/, at the path of its URL. If this computer was the last to train the run, it is continued
+as it is; else, or if it is not there, it is made anew from what is stored.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def _require_run(url: Url, objects: Mapping[str, ObjectInfo], *, is_new: bool) -
 
 
 def _prepare(store: Store, folder: Path, note: Path, *, is_ours: bool) -> dict[str, Sign | None]:
-    """Bring the working copy to the state from which the run goes on. Return the objects that are there, with
-    the files that they are copies of where that is known.
+    """Bring the working copy to the state from which the run continues. Return the objects that are there,
+    with the files that they are copies of where that is known.
     """
     objects = {name: info for name, info in store.objects().items() if not name.startswith(f"{LEASE}/")}
     if is_ours and folder.is_dir():

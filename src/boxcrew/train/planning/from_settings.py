@@ -199,7 +199,7 @@ def _require_devices(wanted: Sequence[str], machine: Machine, path: Path) -> Non
 
 def with_clones_of(config: RunConfig, before: Plan, *, num_replicas: int) -> RunConfig:
     """Return the settings to plan a resumed run with: it keeps the clones of the plan `before`, however many
-    replicas there are now, unless it is told otherwise or there are more replicas than clones.
+    replicas there are now, unless the settings say otherwise or there are more replicas than clones.
     """
     deploy, num = config.deploy, len(before.clones)
     is_chosen = config.plan is not None or deploy.logical_clones != "auto" or deploy.shares is not None

@@ -1,4 +1,4 @@
-"""The job that a launcher or a scheduler starts again: its run goes on where it was, also without `out=`.
+"""The job that a launcher or a scheduler starts again: its run continues where it was, also without `out=`.
 
 torchrun restarts all processes of a job when one has failed or joins, and SLURM requeues it. What the starts
 have in common is a name; the run's directory keeps it in `job.json`, with a digest of the settings.

@@ -1,6 +1,6 @@
 """The lease of a run directory: the right to write to it, which ends when it is not renewed.
 
-Of a process on another host nobody can see whether it lives. So whoever holds a lock touches a file every few
+It cannot be seen whether a process on another host lives. So the holder of a lock touches a file every few
 seconds, and another host that has watched the file for longer than that without a change takes the directory
 over. It compares no clocks: it counts the seconds that it has waited itself. What is taken over gets a new
 generation, and a process that wakes up late finds it and writes nothing (core/fence.py).
@@ -60,7 +60,9 @@ class Lease:
             )
 
     def close(self) -> None:
-        """Renew it no more. The file goes, unless it tells a process that may wake up that it is too late."""
+        """Stop renewing the lease. The file is removed, unless it has to show a process that may wake up that
+        it is too late.
+        """
         self._closed.set()
         self._thread.join(timeout=RENEWAL)
         with suppress(OSError):
@@ -109,7 +111,7 @@ Sign = tuple[LeaseRecord | None, int]
 
 
 def sign_of(folder: Path) -> Sign:
-    """Return the present sign of life of whoever holds a directory."""
+    """Return the present sign of life of the process that holds a directory."""
     try:
         with (folder / LEASE).open("rb") as file:  # opened, because network file systems look anew only then
             changed = os.fstat(file.fileno()).st_mtime_ns

@@ -90,7 +90,8 @@ def _require_same_model(setup: RunSetup, resumed: Resumed) -> None:
     classes, now = before["classes"], list(setup.task_data.facts.classes)
     if resumed.is_own and classes != now:
         raise ModelError(
-            f"{setup.folder}: was begun with the classes {', '.join(classes)}; the data has {', '.join(now)}",
+            f"{setup.folder}: was started with the classes {', '.join(classes)}; "
+            f"the data has {', '.join(now)}",
             advice=advice,
         )
     if resumed.is_own and before["digest"] != setup.task_data.digest():
@@ -145,7 +146,7 @@ def require_same_batch(resumed: Resumed, plan: Plan) -> None:
     batch = resumed.record.plan.batch
     if batch != plan.batch:
         raise UsageError(
-            f"plan: batch {plan.batch}: the run in {resumed.folder} was begun with {batch}",
+            f"plan: batch {plan.batch}: the run in {resumed.folder} was started with {batch}",
             advice="give a plan with the same batch, or start a new run with another out=",
         )
 

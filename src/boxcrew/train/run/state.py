@@ -28,7 +28,7 @@ class RunState:
     checkpoint: int | None  # step of the newest one
     processes: tuple[dict[str, Any], ...]  # name, host and pid of each, the chief's first
     since: str | None  # when the process that holds the lock began, by its own clock
-    takeovers: int  # how often another host went on because the lock's owner gave no sign of life
+    takeovers: int  # how often another host took over because the lock's owner gave no sign of life
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

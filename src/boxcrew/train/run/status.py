@@ -1,7 +1,7 @@
 """The status of a run as others see it, also if its process could not write how it ended.
 
 The chief writes `status.json` while it trains. A process that is killed writes nothing: then the launcher, if
-there is one, corrects the file, and who resumes the run is told.
+there is one, corrects the file, and whoever resumes the run gets a message.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def record_failure(folders: Sequence[Path], reason: str, *, is_own: bool) -> Non
     for folder in folders:
         owner = owner_of(folder)
         if owner is not None and not owner.is_dead():
-            continue  # another process goes on with the run
+            continue  # another process continues the run
         for name, key in ((STATUS, "reason"), (SUMMARY, "stopped_because")):
             with suppress(OSError, ValueError):  # there may be none yet, or no room
                 record = read_record(folder, name)

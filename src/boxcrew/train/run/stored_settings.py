@@ -1,4 +1,4 @@
-"""The settings of a run that has begun: its `config.yaml`, and what its checkpoint was made with."""
+"""The settings of a run that was started: its `config.yaml`, and what its checkpoint was made with."""
 
 from __future__ import annotations
 

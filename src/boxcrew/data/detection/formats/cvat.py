@@ -1,7 +1,7 @@
 """Reader of CVAT's own XML, versions 1.1 for images and for video.
 
 The XML for video has tracks of boxes at the numbers of frames, which must be there as images with these
-numbers, as CVAT writes them if it is told to save the images.
+numbers, as CVAT writes them if it was asked to save the images.
 """
 
 from __future__ import annotations
