@@ -20,7 +20,7 @@ class SubmitConfig(Config, group="submit"):
     data: str | None = None
     """Where the job finds the data, if not where it is here."""
     time: Duration | None = None
-    """Longest time of one start of the job, for slurm; the next continues the run. None: the predicted time."""
+    """Longest time of one start of the job, for slurm; the next continues the run. None: as predicted."""
     partition: str | None = None
     """Partition of SLURM."""
     account: str | None = None
