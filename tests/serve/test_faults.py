@@ -211,6 +211,23 @@ def test_a_service_that_is_stopped_and_goes_on(service: Served, photo: bytes) ->
     require_good(service, photo)
 
 
+def test_a_photo_that_waited_for_a_stopped_service_is_not_called_slow(service: Served, photo: bytes) -> None:
+    """The rest of the photo was there in time; it is the service that read it too late."""
+    content = request_bytes(_DETECT, photo, headers={"X-Timeout": "1.5"})
+    requests = gauge(service, "boxcrew_open_requests")
+    with socket.create_connection(("127.0.0.1", service.port), timeout=_SECONDS) as client:
+        client.sendall(content[:-100])
+        wait_until(lambda: gauge(service, "boxcrew_open_requests") > requests)
+        os.kill(service.process.pid, signal.SIGSTOP)
+        try:
+            client.sendall(content[-100:])
+            time.sleep(2.5)
+        finally:
+            os.kill(service.process.pid, signal.SIGCONT)
+        assert read_answer(client).status == 504
+    require_good(service, photo)
+
+
 def test_requests_under_way_when_it_ends(model: str, photo: bytes) -> None:
     """Twenty that wait or are computed, and one whose photo is still arriving."""
     content = request_bytes(_DETECT, photo)

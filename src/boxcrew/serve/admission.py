@@ -25,6 +25,10 @@ class Deadline:
         """Return the seconds that are left, at least 0."""
         return max(0.0, self.at - time.perf_counter())
 
+    def overdue(self) -> float:
+        """Return the seconds since the moment, at least 0."""
+        return max(0.0, time.perf_counter() - self.at)
+
     def require(self) -> None:
         """Raise an error if the moment has passed."""
         if time.perf_counter() >= self.at:

@@ -11,7 +11,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
-from boxcrew.serve.admission import Deadline, RequestBytes
+from boxcrew.serve.admission import Deadline, RequestBytes, late
 from boxcrew.serve.photo import Photo
 from boxcrew.serve.refusals import RefusedError
 
@@ -22,6 +22,7 @@ MAX_PHOTOS = 16
 
 _NAME_LETTERS = 120  # of a file's name that are repeated in the answer
 _MOST_PART_HEADERS = 8
+_STALL = 0.5  # seconds after a deadline in which a process that runs notices it
 _UNTYPED = frozenset({b"", b"application/octet-stream", b"application/x-www-form-urlencoded"})
 """What clients say that do not know what they send; the last is curl's, for --data-binary."""
 _USAGE = "send the bytes of a photo with Content-Type: image/jpeg, or files as multipart/form-data"
@@ -39,7 +40,7 @@ async def read_photos(request: Request, held: RequestBytes, deadline: Deadline) 
             if kind.startswith(b"image/") or kind in _UNTYPED:
                 return [Photo(name="image", data=b"".join([chunk async for chunk in chunks]))]
     except TimeoutError:
-        raise _slow() from None
+        raise _not_in_time(deadline) from None
     message = f"Content-Type: {_printable(kind.decode('latin-1'))} is not a photo"
     raise RefusedError(415, "unsupported", message, advice=_USAGE)
 
@@ -51,7 +52,7 @@ async def read_body(request: Request, held: RequestBytes, deadline: Deadline) ->
         async with asyncio.timeout(deadline.remaining()):
             return b"".join([chunk async for chunk in _chunks(request, held)])
     except TimeoutError:
-        raise _slow() from None
+        raise _not_in_time(deadline) from None
 
 
 def _require_plain(request: Request) -> None:
@@ -62,7 +63,12 @@ def _require_plain(request: Request) -> None:
         raise RefusedError(415, "unsupported", message, advice="send the photo as it is")
 
 
-def _slow() -> RefusedError:
+def _not_in_time(deadline: Deadline) -> RefusedError:
+    """Return the error of a photo that had not arrived at its deadline. If that was noticed late, this
+    process was stopped or starved: the photo may have been waiting to be read.
+    """
+    if deadline.overdue() > _STALL:
+        return late()
     return RefusedError(408, "slow_upload", "the photo did not arrive in time", advice="send a smaller photo")
 
 
