@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from torch import Tensor, nn
 
 from boxcrew.core.config import Config
-from boxcrew.core.errors import UsageError
+from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.registry import Registry, suggest
 from boxcrew.core.stage import Stage
 from boxcrew.core.types import Batch, Losses
@@ -125,6 +126,15 @@ class TaskConfig(Config):
 
 TASKS: Registry[type[TaskData]] = Registry("task", "boxcrew.tasks")
 """A member is registered by `@TASKS.register("detection")` in `tasks/detection.py`, and so on."""
+
+
+def stored_config(settings: Mapping[str, Any], source: Path) -> TaskConfig:
+    """Return the settings of the task that a file carries; `ModelError` if this version has others."""
+    try:
+        return task_config_class(settings["name"]).of(settings)
+    except UsageError as error:
+        advice = "use it with the version of boxcrew that wrote it, or train again"
+        raise ModelError(f"{source}: {error.message}", advice=advice) from None
 
 
 def task_config_class(name: str) -> type[TaskConfig]:

@@ -18,7 +18,7 @@ from boxcrew.data.images.source_image import DecodedImage
 from boxcrew.data.loading.collate import stack_images
 from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.nets.weights import find_weights, read_weights
-from boxcrew.tasks.base import TASKS
+from boxcrew.tasks.base import TASKS, stored_config
 
 _ADVICE = "give fast, quality, or a run of faster_rcnn"
 
@@ -72,7 +72,7 @@ def _load(file: Path, _stamp: str) -> Predictor:
     if weights.meta is None or "task" not in weights.meta:
         raise ModelError(f"{file}: tensors without a description: not written by boxcrew", advice=_ADVICE)
     kind = TASKS.get(weights.meta["task"]["name"])
-    config = kind.config_class.of(weights.meta["task"])
+    config = stored_config(weights.meta["task"], file)
     task = kind.build(config, kind.facts_class.from_json(weights.meta["facts"])).eval()
     task.network.load_state_dict(weights.state)
     predictor = kind.predictor(config, task, lambda inputs: inputs)

@@ -21,7 +21,7 @@ from boxcrew.runtime.engine_facts import EngineFacts
 from boxcrew.runtime.exported import open_exported
 from boxcrew.runtime.model_file import is_model_file, read_model
 from boxcrew.runtime.model_info import ModelInfo
-from boxcrew.tasks.base import TASKS, Task
+from boxcrew.tasks.base import TASKS, Task, stored_config
 from boxcrew.tasks.cost.estimate import has_depthwise
 from boxcrew.tasks.data import ConfigT, FactsT
 
@@ -64,7 +64,7 @@ def load_task(
         check(meta)
     path = Path(weights.source)
     kind = TASKS.get(meta["task"]["name"])
-    config = kind.config_class.of(meta["task"])
+    config = stored_config(meta["task"], path)
     facts = kind.facts_class.from_json(meta["facts"])
     task = kind.build(config, facts)
     try:
@@ -101,7 +101,7 @@ def _load_exported(
     if check is not None:
         check(_described(info))
     kind = TASKS.get(info.task["name"])
-    config, facts = kind.config_class.of(info.task), kind.facts_class.from_json(info.facts)
+    config, facts = stored_config(info.task, path), kind.facts_class.from_json(info.facts)
     task = kind.build_exported(config, facts, exported)
     deployment = deploy(inference_plan(task, device="cpu", batch=batch))
     return Loaded(
