@@ -55,9 +55,7 @@ def prepare(
     machine = _probe_machine(screen)
     config, task_data, task = _open_task(config, folder, screen)
     hosts = group.hosts or (Host(name="", machine=machine, ranks=(0,)),)
-    planned = config
-    if resumed is not None and resumed.is_own:
-        planned = with_clones_of(config, resumed.record.plan, num_replicas=group.num_replicas)
+    planned = _with_own_clones(config, resumed, group)
     planner, plan = plan_before_trial(planned, machine, task_data, task, hosts=hosts)
     require_replicas(plan, group.num_replicas)
     setup = RunSetup.of(config, plan, task_data, task=task, folder=folder, screen=screen)
@@ -114,6 +112,13 @@ def _probe_machine(screen: Screen) -> Machine:
     screen.info(f"boxcrew {VERSION}, torch {torch.__version__}, Python {platform.python_version()}")
     screen.info(f"machine: {machine.headline()}")
     return machine
+
+
+def _with_own_clones(config: RunConfig, resumed: Resumed | None, group: ReplicaGroup) -> RunConfig:
+    """Return the settings to plan with: those of a run that continues keep its clones."""
+    if resumed is None or not resumed.is_own:
+        return config
+    return with_clones_of(config, resumed.record.plan, num_replicas=group.num_replicas)
 
 
 def _kept_plan(setup: RunSetup, resumed: Resumed, planner: Planner, plan: Plan, machine: Machine) -> Plan:
