@@ -8,6 +8,7 @@ from boxcrew.recipes._common import MILD, adamw
 from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.config import RunConfig
 from boxcrew.train.init import Pretrained
+from boxcrew.train.loop.schedule import ScheduleConfig
 
 _OPTIM = adamw(2e-3, backbone_rate=0.3)
 
@@ -34,6 +35,7 @@ def starter() -> RunConfig:
             detector=PicoDetConfig(size=256, class_backbone="pplcnetv2_base"), transforms=MILD
         ),
         optim=_OPTIM,
+        schedule=ScheduleConfig(warmup=0.15),  # decision 23
     )
 
 
