@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from boxcrew.cli.main import main
 from boxcrew.core.units import counted
+from tests.helpers.copies import copied
 
 Run = Callable[..., int]
 
@@ -34,7 +34,7 @@ def test_a_run_is_exported_then_used(
     run: Run, tiny_run: Path, tiny_set: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "train"
-    shutil.copytree(tiny_run, folder)
+    copied(tiny_run, folder)
     assert run("export", f"run={folder}", "--json") == 0
     out, err = capsys.readouterr()
     report = json.loads(out)

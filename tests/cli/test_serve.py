@@ -17,6 +17,7 @@ from boxcrew.cli.served_files import served_files
 from boxcrew.core.errors import UsageError
 from boxcrew.serve.models import samples_folder
 from boxcrew.serve.settings import ServeConfig
+from tests.helpers.copies import copied
 
 
 def run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
@@ -99,7 +100,7 @@ def files(path: Path, **settings: object) -> list[Path]:
 
 def test_a_run_is_exported_once(tiny_run: Path, tmp_path: Path, calls: list[tuple[str, ...]]) -> None:
     shelf = tmp_path / "shelf"
-    shutil.copytree(tiny_run, shelf)
+    copied(tiny_run, shelf)
     usual = shelf / "export" / "model.onnx"
     assert files(shelf) == [usual]
     assert calls[0] == ("boxcrew", "export", f"run={shelf}", f"out={usual}")
@@ -115,7 +116,7 @@ def test_new_weights_are_exported_beside_the_old(
     tiny_run: Path, tmp_path: Path, calls: list[tuple[str, ...]]
 ) -> None:
     shelf = tmp_path / "shelf"
-    shutil.copytree(tiny_run, shelf)
+    copied(tiny_run, shelf)
     (old,) = files(shelf)
     weights = shelf / "weights" / "best.safetensors"
     os.utime(weights, (old.stat().st_mtime + 10,) * 2)
@@ -145,7 +146,7 @@ def test_samples_are_photos_of_the_validation_split(tiny_run: Path, tmp_path: Pa
 def test_a_run_without_its_data_has_no_samples(
     tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copytree(tiny_run, tmp_path / "shelf")
+    copied(tiny_run, tmp_path / "shelf")
     config = tmp_path / "shelf" / "config.yaml"
     config.write_text(config.read_text().replace("path: ", "path: /nowhere"))
     write_samples(tmp_path / "shelf", tmp_path / "samples")

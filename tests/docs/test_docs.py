@@ -19,6 +19,7 @@ from boxcrew.data.detection.formats.shelf import ShelfSource
 from boxcrew.data.examples.formats.embedded import ProductScenes
 from boxcrew.data.images.video import VideoFile
 from boxcrew.tasks import frechet_features
+from tests.helpers.copies import copied
 from tests.helpers.once import MakeOnce
 from tests.helpers.served import Served, served
 from tests.helpers.tiny import TINY, TINY_NET, replaced
@@ -87,7 +88,7 @@ def desk(
     """A directory with all that the documentation speaks of."""
     make_small(monkeypatch)
     monkeypatch.setattr("boxcrew.export.costs._SECONDS", 0.001)
-    shutil.copytree(other_runs, tmp_path / "runs")
+    copied(other_runs, tmp_path / "runs")
     shutil.copytree(tiny_set, tmp_path / "photos")
     new = tmp_path / "photos" / "new"
     new.mkdir()
@@ -97,7 +98,7 @@ def desk(
     write_clip(tmp_path / "clip")
     for name in ("model.onnx", "model-nms.onnx"):
         shutil.copy(exported_run / name, tmp_path / name)
-    shutil.copytree(tiny_run, tmp_path / "runs" / "detect" / "train")
+    copied(tiny_run, tmp_path / "runs" / "detect" / "train")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

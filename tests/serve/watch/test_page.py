@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.helpers.copies import copied
 from tests.helpers.served import Served, served
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ def browser() -> Iterator[Browser]:
 def runs(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run, one that grows, one that was killed, and two parts of a comparison."""
     folder = tmp_path_factory.mktemp("runs")
-    shutil.copytree(tiny_run, folder / "train")
+    copied(tiny_run, folder / "train")
     grows(folder / "growing", 1, 30, state="running")
-    shutil.copytree(tiny_run, folder / HOSTILE.replace("/", ""))
+    copied(tiny_run, folder / HOSTILE.replace("/", ""))
     with (folder / HOSTILE / "metrics.jsonl").open("a") as metrics:
         metrics.write(json.dumps({"step": 9, "AP": 0.5, f"AP/{HOSTILE}": 0.5}) + "\n")
     (folder / HOSTILE / "summary.json").write_text(

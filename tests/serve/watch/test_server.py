@@ -20,6 +20,7 @@ import pytest
 from boxcrew.core.errors import UsageError
 from boxcrew.serve.watch.settings import WatchConfig
 from tests.helpers import forked
+from tests.helpers.copies import copied
 from tests.helpers.once import MakeOnce
 from tests.helpers.served import Served, served
 from tests.helpers.tiny import TINY
@@ -50,11 +51,11 @@ def staged_run(make_once: MakeOnce) -> Path:
 def runs(tiny_run: Path, staged_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of runs: one, one with stages, a comparison, and one whose files are hostile."""
     folder = tmp_path_factory.mktemp("runs")
-    shutil.copytree(tiny_run, folder / "detect" / "train")
-    shutil.copytree(staged_run, folder / "staged")
-    shutil.copytree(tiny_run, folder / "six" / "yolo")
+    copied(tiny_run, folder / "detect" / "train")
+    copied(staged_run, folder / "staged")
+    copied(tiny_run, folder / "six" / "yolo")
     (folder / "six" / "comparison.json").write_text('{"detectors": ["all"]}')
-    damage(shutil.copytree(tiny_run, folder / "hostile"))
+    damage(copied(tiny_run, folder / "hostile"))
     return folder
 
 
@@ -296,7 +297,7 @@ def make_anew(folder: Path) -> None:
 
 
 def test_a_run_that_was_named_and_is_deleted_stays_in_the_list(tiny_run: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(tiny_run, tmp_path / "train")
+    run = copied(tiny_run, tmp_path / "train")
     with served(f"run={run}", command="watch", ready=False) as page:
         curves = page.ask("/api/curves?run=train").json
         shutil.rmtree(run)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from boxcrew.core.lock_owner import LEASE, LOCK, Owner
 from boxcrew.train.run import lease
 from boxcrew.train.run.lock import locked
 from boxcrew.train.run.state import RunState, run_state
+from tests.helpers.copies import copied
 
 
 def nowhere(text: str) -> None: ...
@@ -30,7 +30,7 @@ def state_of(folder: Path) -> RunState:
 @pytest.fixture
 def run(tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(lease, "EXPIRY", 0.3)
-    return Path(shutil.copytree(tiny_run, tmp_path / "run"))
+    return copied(tiny_run, tmp_path / "run")
 
 
 @pytest.fixture

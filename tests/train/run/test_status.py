@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -19,6 +18,7 @@ from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import resume
 from boxcrew.train.run.lock import locked
 from boxcrew.train.run.status import announce, record_failure, unnoticed_end
+from tests.helpers.copies import copied
 
 REASON = "replica 1 was killed by SIGKILL"
 
@@ -97,7 +97,7 @@ def test_a_running_status_without_a_process_means_an_end_without_notice(tmp_path
 
 
 def test_who_resumes_a_killed_run_is_told(tiny_run: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(tiny_run, tmp_path / "run"))
+    run = copied(tiny_run, tmp_path / "run")
     write(run, state="running", step=2, pid=1)
     screen = Screen()
     screen.open_log(tmp_path / "log")

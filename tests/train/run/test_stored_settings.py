@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from boxcrew.train.run import resume
 from boxcrew.train.run.directory import STAGES
 from boxcrew.train.run.record import FILES, newest_stored, warn_of_damage
 from boxcrew.train.run.stored_settings import resumed_settings, stored_settings
+from tests.helpers.copies import copied
 
 
 def _fail(text: str) -> None:
@@ -27,7 +27,7 @@ def _fail(text: str) -> None:
 @pytest.fixture
 def run(tiny_run: Path, tmp_path: Path) -> Path:
     """A copy of a finished run, whose files may be damaged."""
-    return Path(shutil.copytree(tiny_run, tmp_path / "run"))
+    return copied(tiny_run, tmp_path / "run")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from boxcrew.nets.weights import read_weights, save_weights
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.validate import ValConfig, validate
+from tests.helpers.copies import copied
 from tests.helpers.made_examples import make_csv
 from tests.helpers.untrained import untrained_run
 
@@ -102,7 +102,7 @@ def test_boxes_are_read_as_the_settings_say_or_those_of_the_run(
     assert numbers(ValConfig(run=tiny_run, data=str(folder), boxes="xyxy")) == pytest.approx(
         expected, rel=1e-4
     )
-    shutil.copytree(tiny_run, run)
+    copied(tiny_run, run)
     stored = RunConfig.of(read_yaml(run / "config.yaml")).changed(
         {"data": {"path": str(folder), "boxes": "xyxy"}}
     )
