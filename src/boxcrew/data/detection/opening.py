@@ -27,8 +27,9 @@ from boxcrew.data.checks.stamps import stamp_array
 from boxcrew.data.checks.threads import ProgressCallback
 from boxcrew.data.config import AS_THE_FORMAT_SAYS, DISK_BYTES, BoxOptions
 from boxcrew.data.detection.column_files import DAMAGED, read_array, read_source, write_source
-from boxcrew.data.detection.source import Source, open_source
+from boxcrew.data.detection.source import SOURCES, Source, open_source
 from boxcrew.data.folders import suffix_of, walk
+from boxcrew.data.formats import format_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES
 from boxcrew.data.stored import local_or_packed
 
@@ -55,6 +56,13 @@ class OpenRequest:
     def on_this_computer(self) -> OpenRequest:
         """Return the request for a copy of the set, if it is in a bucket and not packed."""
         return replace(self, path=str(local_or_packed(self.path))) if is_url(self.path) else self
+
+    def open_quickly(self) -> Source | None:
+        """Return a large set with the sizes of images as annotated, if there is a way to do so."""
+        if is_url(self.path):
+            return None
+        kind = format_of(self.path, SOURCES, named=self.format)
+        return kind.open_quickly(Path(self.path), seed=self.seed, options=self.options)
 
     def open(self) -> Source:
         return open_source(
@@ -99,7 +107,7 @@ def open_columns(request: OpenRequest, folder: Path | None) -> Source:
                 source = replace(read_source(stored), compares_sizes=True)
                 os.utime(pointer)  # the sets that were not used for longest are forgotten first
                 return source
-    return _open_anew(request, folder)
+    return _open_anew(request, folder, is_quick=True)
 
 
 def _is_unchanged(stored: Path) -> bool:
@@ -107,10 +115,10 @@ def _is_unchanged(stored: Path) -> bool:
     return np.array_equal(stamp_array(files), read_array(stored, "stamps"))
 
 
-def _open_anew(request: OpenRequest, folder: Path | None) -> Source:
+def _open_anew(request: OpenRequest, folder: Path | None, *, is_quick: bool = False) -> Source:
     """Parse the set and store its columns, from which it is then opened. Failure to store it is ignored."""
     began = time.time_ns()
-    source = request.open()
+    source = (request.open_quickly() if is_quick else None) or request.open()
     if folder is None or source.is_checked or sum(map(len, source.splits.values())) < LEAST_IMAGES:
         return source
     files = _files_of(request.path, source)
@@ -119,7 +127,8 @@ def _open_anew(request: OpenRequest, folder: Path | None) -> Source:
     if not files or stamps[:, -1].max() >= began - _TICK or stamps.min() < 0:
         return source
     with suppress(*DAMAGED):
-        return read_source(_store(request, source, folder, files=files, stamps=stamps))
+        stored = read_source(_store(request, source, folder, files=files, stamps=stamps))
+        return replace(stored, compares_sizes=source.compares_sizes)
     return source
 
 

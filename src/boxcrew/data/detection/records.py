@@ -272,11 +272,16 @@ class Records(Sequence[Record]):
 
     def iter_keys(self) -> Iterator[str]:
         """Yield the key of each record."""
+        for key in self.iter_raw_keys():
+            yield str(key, encoding="utf-8", errors="surrogateescape")
+
+    def iter_raw_keys(self) -> Iterator[memoryview]:
+        """Yield the key of each record as it is stored."""
         data, ends = self.columns.keys.data, self.columns.key_ends
         for part in self.chunks():
             spans = zip(ends[part.rows].tolist(), ends[part.rows + 1].tolist(), strict=True)
             for start, end in spans:
-                yield str(data[start:end], encoding="utf-8", errors="surrogateescape")
+                yield data[start:end]
 
     def iter_files(self) -> Iterator[str]:
         """Yield the path of the file that each image is in; only of records that are not drawn."""

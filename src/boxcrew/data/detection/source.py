@@ -63,6 +63,13 @@ class Source(Format):
         set has none.
         """
 
+    @classmethod
+    def open_quickly(cls, path: Path, *, seed: int, options: BoxOptions) -> Self | None:  # noqa: ARG003
+        """Return a large set as `open` would, but with the sizes of images as annotated, which a scan has to
+        compare; None if the format, or this set, has no such way.
+        """
+        return None
+
     def read(self, record: Record, *, reduction: int = 1) -> Image:
         """Return the upright RGB image of a record, or raise a `DataError` that names the file. With a
         `reduction` of 2, 4 or 8 each side may be smaller by that factor, rounded up, if that is faster.
