@@ -106,6 +106,10 @@ class QuickReader:
         if _STRANGE.search(joined) or joined.count("\n") != len(names) - 1:
             raise UnusualFileError("names that have to be interpreted")
         chosen: dict[str, list[tuple[int, str, frozenset[str]]]] = {}
+        first = next(self._choices("", folders), None)
+        if first is not None and "/" not in joined and first[2].issuperset(names):
+            place, prefix, _ = first
+            return np.full(len(names), place, dtype=np.int32), [prefix + name for name in names]
         places, keys = np.empty(len(names), dtype=np.int32), list[str]()
         for number, name in enumerate(names):
             inner, _, base = name.rpartition("/")

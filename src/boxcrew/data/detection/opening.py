@@ -28,7 +28,7 @@ from boxcrew.data.checks.threads import ProgressCallback
 from boxcrew.data.config import AS_THE_FORMAT_SAYS, DISK_BYTES, BoxOptions
 from boxcrew.data.detection.column_files import DAMAGED, read_array, read_source, write_source
 from boxcrew.data.detection.source import SOURCES, Source, open_source
-from boxcrew.data.folders import suffix_of, walk
+from boxcrew.data.folders import listing_once, suffix_of, walk
 from boxcrew.data.formats import format_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES
 from boxcrew.data.stored import local_or_packed
@@ -61,8 +61,9 @@ class OpenRequest:
         """Return a large set with the sizes of images as annotated, if there is a way to do so."""
         if is_url(self.path):
             return None
-        kind = format_of(self.path, SOURCES, named=self.format)
-        return kind.open_quickly(Path(self.path), seed=self.seed, options=self.options)
+        with listing_once():
+            kind = format_of(self.path, SOURCES, named=self.format)
+            return kind.open_quickly(Path(self.path), seed=self.seed, options=self.options)
 
     def open(self) -> Source:
         return open_source(

@@ -39,6 +39,8 @@ def open_cache(folder: Path, url: Url, shards: Mapping[str, int], *, budget: int
 
 def _hold(folder: Path) -> None:
     """Say that this process, and those forked from it, use a folder."""
+    if folder in _held and not (folder / IN_USE).exists():  # somebody has cleared the cache
+        os.close(_held.pop(folder))
     if folder not in _held:
         _held[folder] = os.open(folder / IN_USE, os.O_RDWR | os.O_CREAT, 0o666)
         fcntl.flock(_held[folder], fcntl.LOCK_SH)
