@@ -48,7 +48,7 @@ def _opening(root: Path, cache: Path, images: int) -> list[Row]:
     what = f"COCO JSON of {images:,} images with {images * BOXES:,} boxes"
     detail = (
         f"{num_bytes / 2**20:,.0f} MiB of JSON, hard links of a tiny JPEG, files in the page cache; "
-        f"{first['cpu']:.1f} and {again['cpu']:.1f} s of CPU; the scan that follows takes {first['scan']:.1f} s "
+        f"{first['cpu']:.1f} and {again['cpu']:.1f} s of CPU; the scan after it {first['scan']:.1f} s "
         f"and {again['scan']:.1f} s; load {os.getloadavg()[0]:.1f}"
     )
     return [
@@ -87,7 +87,7 @@ def write_coco(root: Path, images: int) -> int:
             else:
                 os.link(original, name)
             comma = "," if number else ""
-            image = {"id": number, "file_name": name.name, "width": SIZE[0], "height": SIZE[1], "license": 1}
+            image = {"id": number, "file_name": name.name, "width": SIZE[0], "height": SIZE[1]}
             file.write(comma + json.dumps(image))
         file.write('], "annotations": [')
         for start in range(0, images * BOXES, 10_000):
@@ -95,8 +95,8 @@ def write_coco(root: Path, images: int) -> int:
             sides = draw.uniform(2, 18, (10_000, 2)).round(2).tolist()
             numbers = range(start, min(start + 10_000, images * BOXES))
             lines = [
-                f'{{"id": {n}, "image_id": {n // BOXES}, "category_id": {n % 80 + 1}, "bbox": [{x}, {y}, {w}, '
-                f'{h}], "area": {w * h:.2f}, "iscrowd": 0, "segmentation": []}}'
+                f'{{"id": {n}, "image_id": {n // BOXES}, "category_id": {n % 80 + 1}, '
+                f'"bbox": [{x}, {y}, {w}, {h}], "area": {w * h:.2f}, "iscrowd": 0, "segmentation": []}}'
                 for n, (x, y), (w, h) in zip(numbers, corners, sides, strict=False)
             ]
             file.write(("," if start else "") + ",".join(lines))
@@ -165,12 +165,12 @@ def _shards(folder: Path) -> Row:
     with _server() as url:
         source = open_scanned(OpenRequest(path=str(photos)), workers=2, cache=folder / "cache2")
         pack(source, Url.of(f"{url}/photos"), shard_bytes=8_000_000)
-        cold = in_child("elastic_data", "read", f"{url}/photos", HOME=str(folder / "cold"))
-        home = {"HOME": str(folder / "cold")}
+        home = folder / "home"
+        cold = in_child("elastic_data", "read", f"{url}/photos", home=home)
         local, warm = alternate_figures(
             [
-                partial(in_child, "elastic_data", "read", str(photos), **home),
-                partial(in_child, "elastic_data", "read", f"{url}/photos", **home),
+                partial(in_child, "elastic_data", "read", str(photos), home=home),
+                partial(in_child, "elastic_data", "read", f"{url}/photos", home=home),
             ],
             repeats=5,
         )
@@ -182,7 +182,7 @@ def _shards(folder: Path) -> Row:
         verdict=f"{_met(ratio >= 0.9)}: {ratio:.2f} x",
         command=COMMAND,
         detail=f"read, decoded and in batches of 16, in one process, medians of 5 taking turns; "
-        f"{cold['speed']:,.0f} images/s in the first epoch of a cold cache, from the server on the same cores",
+        f"{cold['speed']:,.0f} images/s in the first epoch, from the server on the same cores",
     )
 
 
@@ -211,7 +211,7 @@ def measure_reading(where: str) -> dict[str, float]:
 
     source = open_source(where)
     train = source.split("train")
-    pipeline = train_pipeline(TransformsConfig(), InputSize.of(320))
+    pipeline = train_pipeline(TransformsConfig(), InputSize.parse(320))
     loader = TrainLoader(DetectionSamples(source, train, pipeline), SampleOrder(len(train), 0), batch=16)
     steps = len(train) // 16
     begun = time.perf_counter()

@@ -66,7 +66,12 @@ def content(num_images: int = 12, *, seed: int = 0, first: int = 0) -> Content:
             }
         )
     categories = [{"id": number, "name": f"class {number}"} for number in (5, 2, 9)]
-    return {"info": {"a": [1, {"b": "}]"}]}, "images": images, "annotations": annotations, "categories": categories}
+    return {
+        "info": {"a": [1, {"b": "}]"}]},
+        "images": images,
+        "annotations": annotations,
+        "categories": categories,
+    }
 
 
 def write(folder: Path, **files: Content) -> Path:
@@ -142,7 +147,7 @@ def change(list_name: str, number: int, **values: object) -> Callable[[Content],
     return apply
 
 
-UNUSUAL = {
+UNUSUAL: dict[str, Callable[[Content], object]] = {
     "an id as text": change("images", 1, id="3"),
     "an id twice": change("images", 1, id=0),
     "an object's id twice": change("annotations", 1, id=7),
@@ -153,7 +158,9 @@ UNUSUAL = {
     "no size": change("images", 1, width=None),
     "no file": change("images", 1, file_name="../elsewhere/1.jpg"),
     "the same file twice": change("images", 1, file_name="0.jpg"),
-    "boxes out of the image": lambda whole: [item.update(bbox=[70, 5, 3, 3]) for item in whole["annotations"]],
+    "boxes out of the image": lambda whole: [
+        item.update(bbox=[70, 5, 3, 3]) for item in whole["annotations"]
+    ],
     "no categories": lambda whole: whole.update(categories=[]),
 }
 
@@ -171,9 +178,7 @@ def test_other_readings_are_left_to_the_usual_way(tmp_path: Path) -> None:
     assert CocoSource.open_quickly(path, seed=0, options=BoxOptions(boxes="xyxy")) is None
 
 
-def test_images_of_other_sizes_are_found_by_the_scan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_images_of_other_sizes_are_found_by_the_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The set is then opened as usual; so it is the next time, from what was stored."""
     monkeypatch.setattr(opening_module, "LEAST_IMAGES", 1)
     monkeypatch.setattr(opening_module, "_TICK", -(10**15))

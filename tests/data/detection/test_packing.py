@@ -120,7 +120,7 @@ def test_others_can_read_the_shards(drawn: Source, tmp_path: Path) -> None:
     pack(drawn, tmp_path / "packed", shard_bytes=SHARD)
     shards = sorted((tmp_path / "packed").glob("train-*.tar"))
     assert all(shard.stat().st_size <= SHARD for shard in shards)
-    members = [member for shard in shards for member in tarfile.open(shard).getmembers()]
+    members = [member for shard in shards for member in members_of(shard)]
     stems = [member.name.partition(".")[0] for member in members]
     assert stems[::2] == stems[1::2] == [record.key for record in drawn.split("train")]
     for path in (tmp_path / "packed" / "index").iterdir():
@@ -134,6 +134,11 @@ def test_others_can_read_the_shards(drawn: Source, tmp_path: Path) -> None:
             np.testing.assert_array_equal(plain.read(other), drawn.read(own))
 
 
+def members_of(shard: Path) -> list[tarfile.TarInfo]:
+    with tarfile.open(shard) as tar:
+        return tar.getmembers()
+
+
 def test_names_with_dots_stay_apart(tmp_path: Path) -> None:
     keys = ("a.v1.jpg", "a.v2.jpg", "A_v1.jpg", "../b.jpg", "../../b.png", "c.d/e")
     target = Target.of([[1, 1, 5, 5]], [0])
@@ -141,13 +146,13 @@ def test_names_with_dots_stay_apart(tmp_path: Path) -> None:
     source = DrawnSource(root=Path(), classes=("tea",), splits={"train": every})
     pack(source, tmp_path / "packed", shard_bytes=10**6)
     require_same(source, open_source(tmp_path / "packed"))
-    with tarfile.open(tmp_path / "packed" / "train-000000.tar") as tar:
-        stems = {member.name.partition(".")[0].lower() for member in tar.getmembers()}
+    members = members_of(tmp_path / "packed" / "train-000000.tar")
+    stems = {member.name.partition(".")[0].lower() for member in members}
     assert len(stems) == len(keys)
     assert not any(stem.startswith(("/", ".")) for stem in stems)
 
 
-@pytest.mark.parametrize("cut", (0, 5, 11))
+@pytest.mark.parametrize("cut", [0, 5, 11])
 def test_what_was_begun_is_refused_and_goes_on(
     cut: int, drawn: Source, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,9 +322,7 @@ def test_each_image_is_read_once(drawn: Source, bucket: Url, asked: list[str]) -
     assert asked == []
 
 
-def test_what_does_not_fit_the_budget_is_read_each_time(
-    drawn: Source, bucket: Url, asked: list[str]
-) -> None:
+def test_what_does_not_fit_the_budget_is_read_each_time(drawn: Source, bucket: Url, asked: list[str]) -> None:
     pack(drawn, bucket / "packed", shard_bytes=SHARD)
     budget = 12_000
     opened = open_source(bucket / "packed", disk=budget)
@@ -380,7 +383,7 @@ def test_shards_are_read_whole_for_blocks(drawn: Source, bucket: Url, asked: lis
     num_shards = len({record.path.archive for record in opened.records})  # type: ignore[union-attr]
     opened.goes_by_shards = True  # type: ignore[attr-defined]
     asked.clear()
-    opened.fetch([record for record in opened.records])  # type: ignore[attr-defined]
+    opened.fetch(list(opened.records))  # type: ignore[attr-defined]
     assert len(asked) == num_shards
     require_same(drawn, opened)
     assert len(asked) == num_shards

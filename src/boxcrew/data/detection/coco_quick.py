@@ -249,7 +249,8 @@ def _labels_of(categories: Ints, labels: Mapping[int, int]) -> Ints32:
     places = np.searchsorted(known, categories).clip(max=len(known) - 1)
     if (known[places] != categories).any():
         raise UnusualFileError("objects of no category")
-    return np.array([labels[number] for number in known.tolist()], dtype=np.int32)[places]
+    found: Ints32 = np.array([labels[number] for number in known.tolist()], dtype=np.int32)[places]
+    return found
 
 
 def _sorted(values: Any, order: Ints | None) -> Any:

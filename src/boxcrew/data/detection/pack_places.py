@@ -1,4 +1,4 @@
-"""Where a packed set is written to: a folder of this computer, or a URL of object storage."""
+"""The places that a packed set may be written to: each is a folder of this computer, or a URL."""
 
 from __future__ import annotations
 

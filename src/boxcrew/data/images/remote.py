@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +70,8 @@ class ShardCache:
         self._budget = int(settings["budget"])
         self._sizes: dict[str, int] = settings["shards"]
         counts = [size // _LEAST_APART + 1 for size in self._sizes.values()]
-        self._first = dict(zip(self._sizes, accumulate(counts, initial=0), strict=False))
+        firsts = accumulate(counts, initial=0)
+        self._first: dict[str, int] = dict(zip(self._sizes, firsts, strict=False))
         self._number = {name: number for number, name in enumerate(self._sizes)}
         with self._locked(_LOCK):
             self._marks = _mapped(folder / _MARKS, np.uint8, sum(counts))
@@ -125,8 +127,7 @@ class ShardCache:
         self._whole[self._number[name]] = 1
 
     def _mark(self, file: PackedFile) -> int:
-        mark: int = self._marks[self._place(file)].item()
-        return mark
+        return int(self._marks[self._place(file)])
 
     def _place(self, file: PackedFile) -> int:
         return self._first[file.archive.name] + file.start // _LEAST_APART
@@ -211,7 +212,7 @@ class ShardCache:
             yield
 
 
-def _mapped(file: Path, dtype: type[np.generic], count: int) -> npt.NDArray[np.generic]:
+def _mapped(file: Path, dtype: type[np.generic], count: int) -> npt.NDArray[Any]:
     """Return numbers in a file that processes share, zeros at first."""
     num_bytes = count * np.dtype(dtype).itemsize
     if not file.is_file() or file.stat().st_size != num_bytes:

@@ -1,4 +1,4 @@
-"""Which order the samples of a set come in, as the settings say."""
+"""The order of the training samples is chosen by a setting, and depends on the shards of the set."""
 
 from __future__ import annotations
 

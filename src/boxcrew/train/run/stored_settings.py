@@ -20,6 +20,7 @@ FREE = {
     "goal",
     "trial",
     "loader",
+    "data.disk",
     "deploy",
     "saver",
     "evaluation",
@@ -136,7 +137,9 @@ def _differences(began: RunConfig, config: RunConfig) -> Changes:
 
 def _refused(changes: Changes) -> Changes:
     return {
-        key: values for key, values in changes.items() if key in FIXED or key.partition(".")[0] not in FREE
+        key: values
+        for key, values in changes.items()
+        if key in FIXED or FREE.isdisjoint({key, key.partition(".")[0]})
     }
 
 
