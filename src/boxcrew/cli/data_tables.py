@@ -13,7 +13,7 @@ from boxcrew.data.detection.source_report import source_report
 def print_counts(source: Source, out: Output) -> dict[str, Any]:
     """Print how many images and boxes there are; return the report about the data set."""
     report = source_report(source)
-    title = f"{source.root} ({source.format})"
+    title = f"{source.place} ({source.format})"
     say_table(report, title, out, total="images", by_class="boxes_by_class")
     return report
 

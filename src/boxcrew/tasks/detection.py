@@ -204,7 +204,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
     def require_learnable(self) -> None:
         if not self.train.counts.any():
             advice = first_problem(self.problems) or "annotate some images first"
-            raise DataError(f"{self.source.root}: no training image has a box", advice=advice)
+            raise DataError(f"{self.source.place}: no training image has a box", advice=advice)
 
     def adapted(self) -> tuple[Self, str]:
         """Return this with default boxes adapted to the training objects, and a sentence about them, or

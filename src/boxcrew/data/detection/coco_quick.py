@@ -78,9 +78,10 @@ class QuickReader:
         order = None if (rows[1:] >= rows[:-1]).all() else np.argsort(rows, kind="stable")
         raw, rows = (_sorted(arrays.boxes, order), _sorted(rows, order))
         raw[:, 2:] += raw[:, :2]
+        least, most = arrays.sizes.min(), arrays.sizes.max()
+        if least < 1 or most > MAX_PIXELS or arrays.sizes.prod(axis=1).max() > MAX_PIXELS:
+            raise UnusualFileError("images without a size, or too large")
         sizes = arrays.sizes.astype(np.int32)
-        if sizes.min() < 1 or arrays.sizes.prod(axis=1).max() > MAX_PIXELS:
-            raise UnusualFileError("images without a size")
         boxes, clean = _clipped(raw, sizes, rows)
         self._parts.append(
             _Part(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from boxcrew.core.errors import UsageError
 from boxcrew.core.files import flush, write_atomically
 from boxcrew.core.storage import address
 from boxcrew.core.storage.address import Url
@@ -59,6 +60,8 @@ class _Folder(PackPlace):
         self._folder = folder
 
     def sizes(self) -> dict[str, int]:
+        if self._folder.is_file():
+            raise UsageError(f"out={self._folder}: is a file", advice="give a new folder, or a URL")
         files = (file for file in self._folder.rglob("*") if file.is_file())
         return {file.relative_to(self._folder).as_posix(): file.stat().st_size for file in files}
 

@@ -78,6 +78,11 @@ class Source(Format):
         return read_image(record.path, reduction=reduction)
 
     @property
+    def place(self) -> str:
+        """The path or the URL of the set, for messages."""
+        return str(self.root)
+
+    @property
     def records(self) -> Records:
         """The records of all splits."""
         return Records.joined(self.splits.values())
@@ -89,7 +94,7 @@ class Source(Format):
                 advice = "it has a single usable image: add another, or evaluate on this one: data.val=train"
             elif name in SPLITS and (reason := first_problem(self.problems)):
                 advice = f"{advice}; {reason}"
-            raise DataError(f"{self.root}: has no split {name!r}", advice=advice)
+            raise DataError(f"{self.place}: has no split {name!r}", advice=advice)
         return Records.of(self.splits[name])
 
     def without(self, keys: Collection[str], problems: tuple[Problem, ...] = ()) -> Self:

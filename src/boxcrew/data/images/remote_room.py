@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from boxcrew.core.errors import DataError
 from boxcrew.core.files import write_json
 from boxcrew.core.storage.address import Url
 from boxcrew.data.images.remote import IN_USE, SETTINGS, ShardCache, cache_in
@@ -24,6 +25,14 @@ def open_cache(folder: Path, url: Url, shards: Mapping[str, int], *, budget: int
     """Return the cache in `folder` of the set under `url`, made if it is new. All caches beside it and it
     together hold at most `budget` bytes. `shards` are sizes by name.
     """
+    try:
+        return _opened(folder, url, shards, budget)
+    except OSError as error:
+        message = f"{folder}: cannot keep the images of {url}: {error.strerror or error}"
+        raise DataError(message, advice="free some disk space, or check who may write there") from None
+
+
+def _opened(folder: Path, url: Url, shards: Mapping[str, int], budget: int) -> ShardCache:
     folder.mkdir(parents=True, exist_ok=True)
     _hold(folder)
     wanted = min(sum(shards.values()), budget)

@@ -42,6 +42,7 @@ class PackedSource(Source):
     format = "packed"
     expects = "a folder index beside shards, as `boxcrew data pack` writes it"
 
+    url: str = ""  # of a set in a bucket; its root is then the folder of its cache
     goes_by_shards: bool = False  # samples come in blocks of shards; those of a bucket are read in whole
 
     @classmethod
@@ -78,7 +79,11 @@ class PackedSource(Source):
         source = with_places(index.source, folder, is_remote=is_remote)
         assert isinstance(source, cls)
         source._require_contents(name)
-        return replace(source, is_checked=True, content=index.content)
+        return replace(source, is_checked=True, content=index.content, url=name if is_remote else "")
+
+    @property
+    def place(self) -> str:
+        return self.url or super().place
 
     def _require_contents(self, name: str) -> None:
         """Raise `DataError` if some images, read to try it, are not where the index says."""
