@@ -285,7 +285,7 @@ HELP = {
       format=FORMAT        of convert: voc, coco, yolo, labelme, cvat or
                            label_studio; otherwise the format to read
       read_format=auto     of convert: the format to read
-      out=s3://bucket/set  of pack: a new folder or URL, for tar shards with an index
+      out=s3://bucket/set  of pack: a new folder or URL, for shards and an index
       shard=256MB          of pack: the most bytes of a shard
       data.coordinates=pixels, data.boxes=, data.first_class=, data.rescale=
                            how to read boxes, if a warning names one of them
