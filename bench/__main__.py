@@ -56,6 +56,7 @@ BENCHES = (
     "serve_soak",
     "tune",
     "tune_kills",
+    "elastic_data",
     "elastic_links",
     "accuracy",
 )

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 
-def in_child(module: str, *words: str, preload: str = "") -> dict[str, Any]:
+def in_child(module: str, *words: str, preload: str = "", home: Path | None = None) -> dict[str, Any]:
     """Run `python -m bench.MODULE WORDS` and return the JSON object in its last line.
 
-    `preload` is a library to be loaded before all others.
+    `preload` is a library to be loaded before all others, `home` the home directory of the process.
     """
     command = [sys.executable, "-m", f"bench.{module}", *words]
     environment = os.environ | ({"LD_PRELOAD": preload} if preload else {})
+    environment |= {"HOME": str(home)} if home else {}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result

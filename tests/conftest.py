@@ -83,6 +83,7 @@ def caches(home: Path) -> Iterator[None]:
         patch.setattr("boxcrew.data.detection.opening.cache_folder", lambda name: folder / name)
         patch.setattr("boxcrew.data.proposals.store.cache_folder", lambda name: folder / name)
         patch.setattr("boxcrew.core.storage.copies.cache_folder", lambda name: folder / name)
+        patch.setattr("boxcrew.data.detection.formats.packed.cache_folder", lambda name: folder / name)
         for user in ("hardware.speed", "plan.observed", "tasks.frechet_features", "train.planning.workload"):
             patch.setattr(f"boxcrew.{user}.cache_folder", lambda name: folder / name)
         yield

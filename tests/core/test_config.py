@@ -100,7 +100,7 @@ def test_a_wrong_value_is_named_with_its_full_key(words: tuple[str, ...], key: s
     [
         ("out=s4://bucket/run", "out=s4://bucket/run: s4:// is not supported"),
         ("plan=s3://bucket/plan.json", "plan=s3://bucket/plan.json: s3:// is not supported here"),
-        ("data=gs://bucket/photos", "data.path=gs://bucket/photos: gs:// is not supported"),
+        ("data=s4://bucket/photos", "data.path=s4://bucket/photos: s4:// is not supported"),
         ("plan=https://example.org/plan.json", "plan=https://example.org/plan.json: https:// is not"),
         ("init={kind: resume, run: 'file://a/b'}", "init.run=file://a/b: file:// is not supported"),
         ("init={kind: finetune, checkpoint: 'S3://a'}", "init.checkpoint=S3://a: S3:// is not supported"),

@@ -1,4 +1,4 @@
-"""The command `boxcrew data`: show, check or convert a data set."""
+"""The command `boxcrew data`: show, check, convert or pack a data set."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from typing import Any
 
 from pydantic import Field
 
+from boxcrew.cli.data_pack import pack_set, require_outside
+from boxcrew.cli.data_tables import print_counts, say_table
 from boxcrew.cli.output import Output, parse_settings, require_new
 from boxcrew.core.config import Tree, lift
 from boxcrew.core.errors import UsageError
+from boxcrew.core.storage.address import Url
 from boxcrew.core.types import Image
-from boxcrew.data.checks.scan import scan
 from boxcrew.data.config import BoxOptions
-from boxcrew.data.detection.source import SOURCES, Source, open_source
-from boxcrew.data.detection.source_report import source_report
+from boxcrew.data.detection.opening import OpenRequest, open_scanned
+from boxcrew.data.detection.source import SOURCES, open_source
 from boxcrew.data.detection.writers import WRITERS, write_source
 from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleOptions, ExampleSet, open_examples
 from boxcrew.data.images.drawing import draw_boxes, grid
 from boxcrew.data.images.reading import write_image
 from boxcrew.data.loading.collate import as_tensor
+from boxcrew.data.stored import local_or_packed
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.tasks.drawing import draw_examples
 from boxcrew.tasks.example_data import ExampleConfig
@@ -56,7 +59,8 @@ def data_command(words: list[str], out: Output) -> None:
     names, tree = parse_settings(words, positional=2)
     if not names:
         raise UsageError("data: which data set?", advice=f"boxcrew data PATH, or {_CONVERT}")
-    out.result((_convert if names[0] == "convert" else _show)(names, tree, out))
+    work = {"convert": _convert, "pack": pack_set}.get(names[0], _show)
+    out.result(work(names, tree, out))
 
 
 def _convert(names: list[str], tree: Tree, out: Output) -> dict[str, Any]:
@@ -69,22 +73,15 @@ def _convert(names: list[str], tree: Tree, out: Output) -> dict[str, Any]:
             raise UsageError(f"data convert: {key}= is missing", advice=advice)
     config = ConvertConfig.of(lift(tree, "data", BoxOptions.model_fields))
     WRITERS.get(config.format)
-    _require_outside(config.out, Path(names[1]))
+    require_outside(config.out, Path(names[1]))
     options = config.box_options()
     source = open_source(names[1], format=config.read_format, seed=config.seed, options=options)
     with out.progress("copying the images") as progress:
         lost = write_source(source, config.out, format=config.format, progress=progress)
-    report = _print_counts(source, out)
+    report = print_counts(source, out)
     print_problems((*source.problems, *lost), out, rest="--json names all")
     out.info(f"written: {config.out} ({config.format}); train on it with: boxcrew train data={config.out}")
     return {"out": str(config.out), "format": config.format, **report}
-
-
-def _require_outside(out: Path, path: Path) -> None:
-    """Raise an error if the copy would become a part of the set that it is made from."""
-    folder = path if path.is_dir() else path.parent
-    if path.exists() and out.resolve().is_relative_to(folder.resolve()):
-        raise UsageError(f"out={out}: is inside the data set {path}", advice="choose a folder outside of it")
 
 
 def _show(names: list[str], tree: Tree, out: Output) -> dict[str, Any]:
@@ -98,10 +95,10 @@ def _show(names: list[str], tree: Tree, out: Output) -> dict[str, Any]:
     if unused := [name for name in ExampleConfig.aliases if name in tree]:
         raise UsageError(f"{unused[0]}=: has no meaning for images with boxes", advice="leave it out")
     options = config.box_options()
-    source = open_source(names[0], format=config.format, seed=config.seed, options=options)
+    request = OpenRequest(path=names[0], format=config.format, seed=config.seed, options=options)
     with out.progress("checking the images") as progress:
-        source = scan(source, workers=max(1, int(usable_cores())), progress=progress)
-    report = _print_counts(source, out)
+        source = open_scanned(request, workers=max(1, int(usable_cores())), progress=progress)
+    report = print_counts(source, out)
     print_problems(source.problems, out, rest="--json names all")
     if config.out is not None:
         require_new(config.out)
@@ -119,7 +116,9 @@ def holds_samples(path: str, format: str) -> bool:
     """
     if format != "auto":
         return format in EXAMPLE_FORMATS.names() and format not in SOURCES.names()
-    folder = Path(path)
+    folder = local_or_packed(path)
+    if isinstance(folder, Url):
+        return False
     if not folder.exists():
         return path in EXAMPLE_FORMATS.names()
     if any(SOURCES.get(name).detect(folder) for name in SOURCES.names()):
@@ -135,7 +134,7 @@ def _show_samples(path: str, config: ShowConfig, out: Output) -> dict[str, Any]:
     report = opened.report()
     shape = " x ".join(map(str, opened.shape))
     title = f"{opened.root} ({opened.format}): {opened.kind} of {shape}"
-    _print_table(report, title, out, total="examples", by_class="by_class")
+    say_table(report, title, out, total="examples", by_class="by_class")
     print_problems(opened.problems, out, rest="--json names all")
     if config.out is not None:
         _write_sheet(_draw_samples(opened, config.out), config.out, out, columns=8)
@@ -154,18 +153,3 @@ def _draw_samples(opened: ExampleSet, file: Path) -> list[Image]:
 def _write_sheet(images: Sequence[Image], file: Path, out: Output, *, columns: int) -> None:
     write_image(file, grid(images, columns=columns, gap=8))
     out.info(f"contact sheet: {file}")
-
-
-def _print_counts(source: Source, out: Output) -> dict[str, Any]:
-    """Print how many images and boxes there are; return the report about the data set."""
-    report = source_report(source)
-    title = f"{source.root} ({source.format})"
-    _print_table(report, title, out, total="images", by_class="boxes_by_class")
-    return report
-
-
-def _print_table(report: Tree, title: str, out: Output, *, total: str, by_class: str) -> None:
-    splits = report["splits"]
-    rows = [(total, *(str(split[total]) for split in splits.values()))]
-    rows += [(name, *(str(split[by_class][name]) for split in splits.values())) for name in report["classes"]]
-    out.table(title, (by_class.replace("_", " "), *splits), rows)

@@ -269,11 +269,12 @@ HELP = {
     Examples:
       boxcrew proposals data=photos
     """,
-    "data": """Show what is in a data set, or convert it to another format.
+    "data": """Show what is in a data set, convert it, or pack it for object storage.
 
     Usage:
       boxcrew data PATH [out=sheet.jpg]
       boxcrew data convert PATH out=DIR format=FORMAT
+      boxcrew data pack data=PATH out=DIR_OR_URL [shard=256MB]
 
     PATH may also be shelf, the embedded set. Problems of the data are reported;
     --json names all of them. Nothing of the data set is changed.
@@ -284,12 +285,15 @@ HELP = {
       format=FORMAT        of convert: voc, coco, yolo, labelme, cvat or
                            label_studio; otherwise the format to read
       read_format=auto     of convert: the format to read
+      out=s3://bucket/set  of pack: a new folder or URL, for shards and an index
+      shard=256MB          of pack: the most bytes of a shard
       data.coordinates=pixels, data.boxes=, data.first_class=, data.rescale=
                            how to read boxes, if a warning names one of them
 
     Examples:
       boxcrew data photos
       boxcrew data convert photos out=photos_coco format=coco
+      boxcrew data pack data=photos out=s3://bucket/photos
     """,
     "serve": """Serve a detector over HTTP, with a page in the browser to try it.
 

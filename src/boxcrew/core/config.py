@@ -94,16 +94,18 @@ class Config(BaseModel):
         return settings
 
 
-class NamesFile:
-    """An annotation that marks a text as the name of a file or directory, as a `Path` is by its type."""
+class NamesLocation:
+    """An annotation that marks a text as the name of a file or directory, as a `Path` is by its type, or as
+    the URL of one.
+    """
 
 
 def _is_path(field: FieldInfo) -> bool:
-    return Path in (field.annotation, *get_args(field.annotation)) or NamesFile in field.metadata
+    return Path in (field.annotation, *get_args(field.annotation)) or NamesLocation in field.metadata
 
 
 def _takes_url(field: FieldInfo) -> bool:
-    return Url in get_args(field.annotation)
+    return NamesLocation in field.metadata or Url in get_args(field.annotation)
 
 
 def _describe(error: ValidationError, group: str) -> str:

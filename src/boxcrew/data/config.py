@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ByteSize, Field
 
-from boxcrew.core.config import Config, NamesFile
+from boxcrew.core.config import Config, NamesLocation
 from boxcrew.core.errors import UsageError
+
+DISK_BYTES = 50 * 2**30
+"""The disk space, unless another is given, for what is read from packed sets in object storage."""
 
 Coordinates = Literal["pixels", "fractions", "percent"]
 """The unit of the numbers of a box. Fractions and percent are those of the width and height of the image."""
@@ -48,14 +51,18 @@ AS_THE_FORMAT_SAYS = BoxOptions()
 
 
 class _PathConfig(Config):
-    path: Annotated[str, NamesFile]
-    """Directory or file of the data set, or the name of an embedded one."""
+    path: Annotated[str, NamesLocation]
+    """Directory or file of the data set, the name of an embedded one, or a URL such as s3://bucket/photos."""
     format: str = "auto"
     """Format of the data, such as voc, coco, yolo, cvat, csv, folder or text; auto detects it."""
     val: str = "val"
     """Split that is evaluated."""
     strict: bool = False
     """Stop if anything in the data has to be repaired or left out."""
+    order: Literal["global", "blocks"] = "global"
+    """Order of training: any sample may follow any, or those of a few shards at a time, for cold buckets."""
+    disk: ByteSize = ByteSize(DISK_BYTES)
+    """Disk space for images read from packed sets in object storage, such as 200GiB."""
 
 
 class DataConfig(BoxOptions, _PathConfig):  # the settings of the last base are listed first

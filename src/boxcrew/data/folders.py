@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import islice
 from pathlib import Path
 
 from boxcrew.core.errors import DataError
@@ -15,11 +18,15 @@ _SPLIT_NAMES = {
     "test": "test", "testing": "test",
 }  # fmt: skip
 
+_listings: ContextVar[dict[str, list[str]] | None] = ContextVar("listings", default=None)
+
 _FIRST_FILES, _FIRST_FOLDERS = 4, 32  # that tell the format of a set
 
 
 def split_of_folder(name: str) -> str | None:
     """Return the split that a folder name means: `train2017` -> train, `valid` -> val, else None."""
+    if name[:1] not in "tTvV":
+        return None  # at once, since it is asked for each of the names in a folder of images
     return _SPLIT_NAMES.get(name.lower().rstrip("0123456789"))
 
 
@@ -72,8 +79,8 @@ def walk(
 
 def suffix_of(name: str) -> str:
     """Return the suffix of a file name in lower case, with its dot. Ten times faster than `Path.suffix`."""
-    stem, dot, suffix = name.rpartition(".")
-    return f"{dot}{suffix}".lower() if stem else ""
+    dot = name.rfind(".")
+    return name[dot:].lower() if dot > 0 else ""
 
 
 def stem_of(name: str) -> str:
@@ -82,10 +89,28 @@ def stem_of(name: str) -> str:
 
 def names_in(folder: Path) -> list[str]:
     """Return the sorted names in a folder; none if it does not exist or cannot be listed."""
+    kept = _listings.get()
+    if kept is not None and str(folder) in kept:
+        return kept[str(folder)]
     try:
-        return sorted(os.listdir(folder))  # noqa: PTH208
+        names = sorted(os.listdir(folder))  # noqa: PTH208
     except OSError:
-        return []
+        names = []
+    if kept is not None:
+        kept[str(folder)] = names
+    return names
+
+
+@contextmanager
+def listing_once() -> Iterator[None]:
+    """List each folder once inside, for `names_in`: a million names take a second, and to tell its format
+    from others a set is looked at by each of them.
+    """
+    token = _listings.set({})
+    try:
+        yield
+    finally:
+        _listings.reset(token)
 
 
 def first_files(folder: Path, suffix: str, *, depth: int) -> Iterator[Path]:
@@ -93,10 +118,10 @@ def first_files(folder: Path, suffix: str, *, depth: int) -> Iterator[Path]:
     to tell the format of a large set by, without a search of the whole tree.
     """
     names = names_in(folder)
-    with_suffix = [name for name in names if suffix_of(name) == suffix and not name.startswith(".")]
-    yield from (folder / name for name in with_suffix[:_FIRST_FILES])
+    with_suffix = (name for name in names if suffix_of(name) == suffix and not name.startswith("."))
+    yield from (folder / name for name in islice(with_suffix, _FIRST_FILES))
     if depth:
-        for name in [name for name in names if "." not in name][:_FIRST_FOLDERS]:
+        for name in islice((name for name in names if "." not in name), _FIRST_FOLDERS):
             yield from first_files(folder / name, suffix, depth=depth - 1)
 
 

@@ -24,7 +24,7 @@ from boxcrew.data.detection.source_report import source_report
 from boxcrew.data.images.cache import ImageCache
 from boxcrew.data.loading.detection_samples import DetectionSamples, ImagePasses, Regions
 from boxcrew.data.loading.loader import TrainLoader
-from boxcrew.data.loading.order import SampleOrder
+from boxcrew.data.loading.shard_order import in_order, order_of
 from boxcrew.data.proposals.coverage import proposal_coverage
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, train_pipeline
 from boxcrew.detectors import (
@@ -162,9 +162,14 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
     def open(cls, config: DetectionConfig, options: OpenOptions, facts: DataFacts | None = None) -> Self:
         data = options.data
         request = OpenRequest(
-            path=data.path, format=data.format, seed=options.seed, options=data.box_options()
+            path=data.path,
+            format=data.format,
+            seed=options.seed,
+            options=data.box_options(),
+            disk=data.disk,
         )
         source = open_scanned(request, workers=options.workers, progress=options.progress)
+        source = in_order(source, data)
         if facts is not None and source.classes != facts.classes:
             source = source.with_classes(facts.classes)
         if facts is None or data.val != ALL_SPLITS:
@@ -211,7 +216,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
     def require_learnable(self) -> None:
         if not self.train.counts.any():
             advice = first_problem(self.problems) or "annotate some images first"
-            raise DataError(f"{self.source.root}: no training image has a box", advice=advice)
+            raise DataError(f"{self.source.place}: no training image has a box", advice=advice)
 
     def adapted(self) -> tuple[Self, str]:
         """Return this with default boxes adapted to the training objects, and a sentence about them, or
@@ -243,7 +248,8 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         return source_report(self.source)
 
     def digest(self) -> str:
-        return self.train.digest
+        digest, content = self.train.digest, self.source.content
+        return f"{digest}-{content}" if content else digest
 
     def describe(self, task: Task) -> str:
         detector, size = task.network, self.config.detector.size.describe()
@@ -306,7 +312,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         )
         return TrainLoader(
             samples,
-            SampleOrder(len(self.train), options.seed),
+            order_of(self.source, self.train, options.seed),
             batch=options.batch,
             workers=options.workers,
             positions=options.positions,

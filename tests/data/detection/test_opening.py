@@ -36,9 +36,9 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths of the sets that were parsed."""
     paths: list[str] = []
 
-    def open_it(path: str, *, format: str, seed: int, options: BoxOptions) -> Source:
+    def open_it(path: str, *, format: str, seed: int, options: BoxOptions, disk: int) -> Source:
         paths.append(path)
-        return open_source(path, format=format, seed=seed, options=options)
+        return open_source(path, format=format, seed=seed, options=options, disk=disk)
 
     monkeypatch.setattr(module, "open_source", open_it)
     return paths

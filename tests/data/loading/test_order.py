@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.loading.order import BalancedOrder, SampleOrder, sample_rng
+from boxcrew.data.loading.order import BLOCK_SHARDS, BalancedOrder, BlockOrder, SampleOrder, sample_rng
 
 
 def pairs(order: SampleOrder, start: int, count: int) -> list[tuple[int, int]]:
@@ -83,3 +83,36 @@ def test_no_samples_is_an_error() -> None:
 
 def test_positions_far_away_are_found() -> None:
     assert len(np.unique([index for _, index in pairs(SampleOrder(7, 0), 7 * 10**12, 7)])) == 7
+
+
+SHARDS = st.lists(st.integers(0, 40), min_size=1, max_size=200)
+
+
+@given(shards=SHARDS, seed=st.integers(0, 2**40))
+def test_an_epoch_in_blocks_is_every_sample_once(shards: list[int], seed: int) -> None:
+    order = BlockOrder(np.array(shards), seed)
+    epochs = [order.epoch(epoch).tolist() for epoch in range(3)]
+    assert all(sorted(epoch) == list(range(len(shards))) for epoch in epochs)
+    assert [order.epoch(epoch).tolist() for epoch in range(3)] == epochs
+
+
+@given(start=st.integers(0, 500), count=st.integers(1, 100))
+def test_a_slice_of_an_order_in_blocks_is_a_part_of_the_one_stream(start: int, count: int) -> None:
+    shards = np.arange(17) // 2
+    whole = pairs(BlockOrder(shards, seed=3), 0, 600)
+    assert pairs(BlockOrder(shards, seed=3), start, count) == whole[start : start + count]
+
+
+def test_a_block_mixes_a_few_shards_and_no_more() -> None:
+    """The shards of a block, and the order in it, are others in each epoch."""
+    shards = np.arange(4000) // 100
+    order, blocks = BlockOrder(shards, seed=0), list[set[int]]()
+    size = 100 * BLOCK_SHARDS
+    for epoch in range(2):
+        used = shards[order.epoch(epoch)]
+        for start in range(0, 4000, size):
+            block = used[start : start + size]
+            blocks.append(set(block.tolist()))
+            assert (np.diff(block) != 0).mean() > 0.7  # within the block, any follows any
+    assert {len(block) for block in blocks} == {BLOCK_SHARDS}
+    assert sorted(map(sorted, blocks[:5])) != sorted(map(sorted, blocks[5:]))

@@ -70,6 +70,20 @@ class Store:
             read: dict[str, bytes] | bytes = self._files().cat(paths, batch_size=_AT_ONCE)
         return [read] if isinstance(read, bytes) else [read[path] for path in paths]
 
+    def read_ranges(self, ranges: Sequence[tuple[str, int, int]]) -> list[bytes]:
+        """Return the bytes from start up to end of several objects, which are read at the same time. Where an
+        object ends before, they are fewer.
+        """
+        if not ranges:
+            return []
+        names, starts, ends = zip(*ranges, strict=True)
+        paths = [f"{self.url.path}/{name}" for name in names]
+        with _reported(self.url, "read"):
+            read: list[bytes] = self._files().cat_ranges(
+                paths, list(starts), list(ends), batch_size=_AT_ONCE, on_error="raise"
+            )
+        return read
+
     def find(self, name: str) -> bytes | None:
         """Return a small object; None if it is not there."""
         try:

@@ -33,7 +33,7 @@ _FEW = 5  # fewer faults have no common cause
 _HALF, _SOME, _SOME_AT_LEAST = 0.5, 0.1, 10  # faults: half of the boxes, or a tenth and no fewer than ten
 _SAME_SHAPE = 0.02  # by which the factors of width and height may differ, because sizes are rounded
 _RESIZED = 1.1  # factor of two sizes below which boxes do not tell them apart
-_PERCENT_BOXES, _PERCENT_SIDE = 20, 200  # boxes, and sides of their images, that tell percent from pixels
+_PERCENT_BOXES, PERCENT_SIDE = 20, 200  # boxes, and sides of their images, that tell percent from pixels
 _PER_SETTING, _PER_UNREACHED = 0.01, 0.2  # cost of a setting, and of images whose far end no box reaches
 _REACHED = 90.0  # percent of the image that some of these boxes reach
 _SHOWN = 4  # unknown classes that are named
@@ -190,7 +190,7 @@ def _percent_cause(read: ReadBoxes, fits: Bools) -> FormatMismatch | None:
     if read.unit != "pixels" or num < max(_PERCENT_BOXES, _EXPLAINED * len(fits)):
         return None
     ends = read.boxes[fits, 2:].max(axis=0)
-    if ends.max() > 100 or ends.min() < _REACHED or read.sizes.min() < _PERCENT_SIDE:
+    if ends.max() > 100 or ends.min() < _REACHED or read.sizes.min() < PERCENT_SIDE:
         return None
     settings = "data.coordinates=percent"
     corner = f"{num} of {len(fits)} boxes lie in the top left 100 pixels of larger images"

@@ -45,11 +45,15 @@ def scan(
 ) -> Source:
     """Return the set without the images that cannot be used, and with the problems that say why. `workers`
     threads each hold one image at a time. Results are stored in the folder `cache`, by default the user's.
-    Images that are drawn, not read from files, are not scanned. `ChangedImageError` if the source is stored
-    and the size of an image has changed.
+    Images that are drawn, not read from files, are not scanned. `ChangedImageError` if the source
+    compares sizes and an image has another than its record. Images that were checked are not looked at again.
     """
+    if source.is_checked:
+        return source
     stored = ScanCache(source.root, cache or cache_folder("scan"))
-    scanning = _Scan(source.splits, stored, workers=workers, progress=progress, compares=source.is_stored)
+    scanning = _Scan(
+        source.splits, stored, workers=workers, progress=progress, compares=source.compares_sizes
+    )
     problems = scanning.problems()
     left_out = {problem.file for problem in problems if problem.action == "left out"}
     return source.without(left_out, problems) if problems else source

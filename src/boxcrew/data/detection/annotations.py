@@ -180,8 +180,17 @@ class Collector:
         mismatches = [
             Problem("cause", root, each.message, "noted", value=each.settings) for each in made.mismatches
         ]
-        problems = [*mismatches, *made.problems]
-        splits = made.by_split()
+        return self.complete(made.by_split(), [*mismatches, *made.problems], seed=seed)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """The problems so far."""
+        return [entry for entry in self._entries if isinstance(entry, Problem)]
+
+    def complete(
+        self, splits: dict[str, Records], problems: list[Problem], *, seed: int
+    ) -> tuple[dict[str, Records], tuple[Problem, ...]]:
+        """Return the splits in their order, with a val split if there is none, and all problems."""
         train = splits.get("train")
         if not train:
             available = " and ".join(sorted(splits))
@@ -192,7 +201,7 @@ class Collector:
             splits["train"], splits["val"] = split_by_seed(train, seed=seed)
             held = f"{len(splits['val'])} of its {len(train)} training images"
             message = f"has no validation split; {held} are used for validation (seed {seed})"
-            problems.append(Problem("made-split", root, message, "noted"))
+            problems.append(Problem("made-split", str(self.root), message, "noted"))
         return {name: splits[name] for name in SPLITS if name in splits}, tuple(problems)
 
 
@@ -243,7 +252,8 @@ def split_by_seed(records: Records, *, seed: int) -> tuple[Records, Records]:
     """Return (train, val), each in the original order, at least one record in both if there are two or more.
     The split depends only on the keys and the seed, and adding an image hardly moves the others.
     """
-    draws = np.array([seeded_draw(seed, key) for key in records.iter_keys()])
+    before = f"{seed}:".encode()
+    draws = [hashlib.blake2b(before + key, digest_size=16).digest() for key in records.iter_raw_keys()]
     held = np.zeros(len(records), dtype=np.bool_)
-    held[np.argsort(draws, kind="stable")[: max(1, round(len(records) * VAL_SHARE))]] = True
+    held[np.argsort(np.array(draws), kind="stable")[: max(1, round(len(records) * VAL_SHARE))]] = True
     return records.select(~held), records.select(held)

@@ -10,8 +10,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from boxcrew.core.errors import DataError
 from boxcrew.data.detection.annotations import Collector
+from boxcrew.data.detection.coco_stream import CocoArrays
 from boxcrew.data.folders import names_in, split_of_file, split_of_folder, suffix_of
 from boxcrew.data.images.reading import read_start
 
@@ -101,6 +104,13 @@ def parse_coco(file: Path, split: str | None, collector: Collector) -> CocoFile:
             )
     categories = _parse_categories(file, lists.pop("categories"), collector)
     return CocoFile(file=file, split=split, categories=categories, **lists)
+
+
+def without_lists(file: Path, split: str | None, arrays: CocoArrays, collector: Collector) -> CocoFile:
+    """Return a file that was read into arrays, with an object of each category that is in use alone."""
+    categories = _parse_categories(file, arrays.listed, collector)
+    used = [{"category_id": number} for number in np.unique(arrays.categories).tolist()]
+    return CocoFile(file=file, split=split, images=[], annotations=used, categories=categories)
 
 
 def _parse_categories(

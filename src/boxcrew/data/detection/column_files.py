@@ -28,6 +28,13 @@ _ARRAYS = tuple(each.name for each in fields(Columns) if each.name != "names")
 
 def write_source(folder: Path, source: Source, **arrays: npt.NDArray[Any]) -> None:
     """Write an open source, and further arrays of this name, into a folder."""
+    write_columns(folder, source, **arrays)
+    (folder / COMMIT).touch()
+    flush(folder)
+
+
+def write_columns(folder: Path, source: Source, **arrays: npt.NDArray[Any]) -> None:
+    """Write what `write_source` does, but the COMMIT."""
     records = source.records
     own = {name: getattr(records.columns, name) for name in _ARRAYS}
     for name, array in {**own, "rows": records.rows, **arrays}.items():
@@ -42,8 +49,6 @@ def write_source(folder: Path, source: Source, **arrays: npt.NDArray[Any]) -> No
         "places": records.columns.names,
     }
     write_json(folder / "set.json", content)
-    (folder / COMMIT).touch()
-    flush(folder)
 
 
 def read_array(folder: Path, name: str) -> npt.NDArray[Any]:
@@ -73,6 +78,8 @@ def read_source(folder: Path) -> Source:
 def _require_consistent(columns: Columns, rows: npt.NDArray[Any]) -> None:
     """Raise `ValueError` if the arrays cannot belong together."""
     num, num_objects = len(columns), len(columns.labels)
+    if {len(columns.spans), len(columns.checksums)} - {0, num}:
+        raise ValueError("spans or checksums of another number of images")
     shapes = (columns.sizes.shape, columns.key_ends.shape, columns.box_ends.shape, columns.boxes.shape)
     if shapes != ((num, 2), (num + 1,), (num + 1,), (num_objects, 4)) or len(columns.flags) != num_objects:
         raise ValueError("arrays of different lengths")

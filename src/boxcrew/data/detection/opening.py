@@ -19,16 +19,19 @@ import numpy as np
 
 from boxcrew.core.cache import cache_folder
 from boxcrew.core.files import write_text
+from boxcrew.core.storage.address import is_url
 from boxcrew.core.types import Ints
 from boxcrew.core.version import VERSION
 from boxcrew.data.checks.scan import ChangedImageError, scan
 from boxcrew.data.checks.stamps import stamp_array
 from boxcrew.data.checks.threads import ProgressCallback
-from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions
+from boxcrew.data.config import AS_THE_FORMAT_SAYS, DISK_BYTES, BoxOptions
 from boxcrew.data.detection.column_files import DAMAGED, read_array, read_source, write_source
-from boxcrew.data.detection.source import Source, open_source
-from boxcrew.data.folders import suffix_of, walk
+from boxcrew.data.detection.source import SOURCES, Source, open_source
+from boxcrew.data.folders import listing_once, suffix_of, walk
+from boxcrew.data.formats import format_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES
+from boxcrew.data.stored import local_or_packed
 
 LEAST_IMAGES = 2048
 """A set with fewer images is opened in a moment, and not stored."""
@@ -36,7 +39,7 @@ LEAST_IMAGES = 2048
 _MAX_SETS = 20
 _WRITING_SECONDS = 3600.0  # a folder that is older and not in use was left by a process that was killed
 _FILES = "files"
-_LAYOUT = 1  # of the stored files
+_LAYOUT = 2  # of the stored files
 _TICK = 100_000_000  # nanoseconds: two changes of a file within it may have the same time
 
 
@@ -48,9 +51,24 @@ class OpenRequest:
     format: str = "auto"
     seed: int = 0
     options: BoxOptions = AS_THE_FORMAT_SAYS
+    disk: int = DISK_BYTES  # for images of buckets
+
+    def on_this_computer(self) -> OpenRequest:
+        """Return the request for a copy of the set, if it is in a bucket and not packed."""
+        return replace(self, path=str(local_or_packed(self.path))) if is_url(self.path) else self
+
+    def open_quickly(self) -> Source | None:
+        """Return a large set with the sizes of images as annotated, if there is a way to do so."""
+        if is_url(self.path):
+            return None
+        with listing_once():
+            kind = format_of(self.path, SOURCES, named=self.format)
+            return kind.open_quickly(Path(self.path), seed=self.seed, options=self.options)
 
     def open(self) -> Source:
-        return open_source(self.path, format=self.format, seed=self.seed, options=self.options)
+        return open_source(
+            self.path, format=self.format, seed=self.seed, options=self.options, disk=self.disk
+        )
 
     def name(self) -> str:
         """Return what columns of this are stored as. Other versions may read a set differently."""
@@ -69,6 +87,7 @@ def open_scanned(
     """Return a data set without the images that cannot be used, with the problems that say why. Columns and
     results of scans are stored in folders of `cache`, by default the user's.
     """
+    request = request.on_this_computer()
     columns = cache_folder("columns") if cache is None else cache / "columns"
     looks = cache and cache / "scan"
     try:
@@ -86,10 +105,10 @@ def open_columns(request: OpenRequest, folder: Path | None) -> Source:
             pointer = folder / f"{request.name()}.json"
             stored = folder / str(json.loads(pointer.read_bytes())["folder"])
             if _is_unchanged(stored):
-                source = replace(read_source(stored), is_stored=True)
+                source = replace(read_source(stored), compares_sizes=True)
                 os.utime(pointer)  # the sets that were not used for longest are forgotten first
                 return source
-    return _open_anew(request, folder)
+    return _open_anew(request, folder, is_quick=True)
 
 
 def _is_unchanged(stored: Path) -> bool:
@@ -97,11 +116,11 @@ def _is_unchanged(stored: Path) -> bool:
     return np.array_equal(stamp_array(files), read_array(stored, "stamps"))
 
 
-def _open_anew(request: OpenRequest, folder: Path | None) -> Source:
+def _open_anew(request: OpenRequest, folder: Path | None, *, is_quick: bool = False) -> Source:
     """Parse the set and store its columns, from which it is then opened. Failure to store it is ignored."""
     began = time.time_ns()
-    source = request.open()
-    if folder is None or sum(map(len, source.splits.values())) < LEAST_IMAGES:
+    source = (request.open_quickly() if is_quick else None) or request.open()
+    if folder is None or source.is_checked or sum(map(len, source.splits.values())) < LEAST_IMAGES:
         return source
     files = _files_of(request.path, source)
     stamps = stamp_array(files)
@@ -109,7 +128,8 @@ def _open_anew(request: OpenRequest, folder: Path | None) -> Source:
     if not files or stamps[:, -1].max() >= began - _TICK or stamps.min() < 0:
         return source
     with suppress(*DAMAGED):
-        return read_source(_store(request, source, folder, files=files, stamps=stamps))
+        stored = read_source(_store(request, source, folder, files=files, stamps=stamps))
+        return replace(stored, compares_sizes=source.compares_sizes)
     return source
 
 

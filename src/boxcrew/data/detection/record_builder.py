@@ -89,10 +89,10 @@ def make_records(entries: Sequence[Problem | PendingImage], reading: Reading) ->
             problems.append(Problem(header.kind, key, header.message.removeprefix(f"{image}: "), "left out"))
         else:
             if target is None:
-                target, faults = _repaired_target(entry.annotation, header, reading)
+                target, faults = repaired_target(entry.annotation, header, reading)
                 problems += faults
             if not len(target):
-                problems.append(_background_problem(entry))
+                problems.append(background_problem(entry))
             record = Record(key=key, path=image, width=header.width, height=header.height, target=target)
             records[key] = (entry.split, record)
     unlisted = [] if reading.numbers_classes else _unlisted_classes(entries)
@@ -240,16 +240,16 @@ def _duplicate_problem(entry: PendingImage, first_split: str | None) -> Problem:
     return Problem(kind, entry.annotation.file, message, "left out", at=entry.annotation.at, value=entry.key)
 
 
-def _background_problem(entry: PendingImage) -> Problem:
+def background_problem(entry: PendingImage) -> Problem:
+    """Return the problem of an image without objects."""
     file, at, ending = entry.annotation.file, entry.annotation.at, "; used as background"
     if entry.annotation.objects is None:
         return Problem("image-without-annotation", entry.key, f"has no annotation{ending}", "noted")
     return Problem("empty-annotation", file, f"has no usable object{ending}", "noted", at=at)
 
 
-def _repaired_target(
-    annotation: Annotation, header: Header, reading: Reading
-) -> tuple[Target, list[Problem]]:
+def repaired_target(annotation: Annotation, header: Header, reading: Reading) -> tuple[Target, list[Problem]]:
+    """Return the objects of an image, with repaired boxes, and what was wrong with them."""
     boxes, problems = _rotate_to_upright(annotation, header)
     kept, kept_boxes = [], []
     for obj, box in zip(annotation.objects or (), boxes, strict=True):

@@ -20,9 +20,11 @@ from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Bools, Floats, Ints, Target
 from boxcrew.data.checks.stamps import stamp_array
 from boxcrew.data.images.packed import ImagePath, PackedFile
+from boxcrew.data.images.remote import RemoteFile
 
 Ints32 = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
+Checksums = npt.NDArray[np.uint32]
 
 DIFFICULT, CROWD = 1, 2
 """The bits of an object's flags."""
@@ -52,6 +54,7 @@ class ImageLocation(NamedTuple):
     prefix: str  # the path up to the name of an image, with a separator at its end; or the whole path
     archive: str = ""  # the path of the archive; empty for files of their own
     is_whole: bool = False  # whether the prefix is the path of one image, whose key does not end in its name
+    is_remote: bool = False  # whether the archive is a shard of a bucket, read through a cache
 
     @classmethod
     def of(cls, path: ImagePath, name: str) -> ImageLocation:
@@ -64,12 +67,13 @@ class ImageLocation(NamedTuple):
         """Return the path of the image called `name`, or of the archive that it is in."""
         return self.archive or (self.prefix if self.is_whole else self.prefix + name)
 
-    def path(self, name: str, span: Ints) -> ImagePath:
+    def path(self, name: str, span: Ints, checksum: int | None) -> ImagePath:
         text = self.prefix if self.is_whole else self.prefix + name
         if not self.archive:
             return Path(text)
         inside = text[len(self.archive) + len(os.sep) :]
-        return PackedFile(Path(self.archive), inside, int(span[0]), int(span[1]))
+        kind = RemoteFile if self.is_remote else PackedFile
+        return kind(Path(self.archive), inside, int(span[0]), int(span[1]), checksum)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,6 +85,7 @@ class Columns:
     sizes: Ints32  # (N, 2) width and height of the upright image
     places: Ints32  # (N,) the number of the place; -1 for an image that is drawn
     spans: Ints  # (N, 2) start and size of each image in its archive; (0, 2) without archives
+    checksums: Checksums  # (N,) CRC-32 of each image file; (0,) where they are not known
     box_ends: Ints  # (N + 1,)
     boxes: Floats  # (M, 4)
     labels: Ints32  # (M,)
@@ -99,7 +104,8 @@ class Columns:
         if number == _NO_PLACE:
             return None
         span = self.spans[row] if len(self.spans) else np.zeros(2, dtype=np.int64)
-        return self.names[number].path(key.rpartition("/")[2], span)
+        checksum = int(self.checksums[row]) if len(self.checksums) else None
+        return self.names[number].path(key.rpartition("/")[2], span, checksum)
 
     def target(self, numbers: slice | Ints) -> Target:
         """Return the objects of these numbers, in memory of their own."""
@@ -176,6 +182,7 @@ class ColumnsBuilder:
             sizes=_joined(self._sizes, np.int32, 2),
             places=_joined(self._places, np.int32),
             spans=spans if has_archives else spans[:0],
+            checksums=np.zeros(0, dtype=np.uint32),
             box_ends=_ends(_joined(self._counts, np.int64)),
             boxes=_joined(self._boxes, np.float32, 4),
             labels=_joined(self._labels, np.int32),
@@ -265,11 +272,16 @@ class Records(Sequence[Record]):
 
     def iter_keys(self) -> Iterator[str]:
         """Yield the key of each record."""
+        for key in self.iter_raw_keys():
+            yield str(key, encoding="utf-8", errors="surrogateescape")
+
+    def iter_raw_keys(self) -> Iterator[memoryview]:
+        """Yield the key of each record as it is stored."""
         data, ends = self.columns.keys.data, self.columns.key_ends
         for part in self.chunks():
             spans = zip(ends[part.rows].tolist(), ends[part.rows + 1].tolist(), strict=True)
             for start, end in spans:
-                yield str(data[start:end], encoding="utf-8", errors="surrogateescape")
+                yield data[start:end]
 
     def iter_files(self) -> Iterator[str]:
         """Yield the path of the file that each image is in; only of records that are not drawn."""

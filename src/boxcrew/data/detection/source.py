@@ -7,18 +7,20 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from boxcrew.core.errors import DataError
+from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.registry import Registry
+from boxcrew.core.storage.address import Url
 from boxcrew.core.types import Image
 from boxcrew.data.checks.problem import Problem, first_problem
-from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions
+from boxcrew.data.config import AS_THE_FORMAT_SAYS, DISK_BYTES, BoxOptions
 from boxcrew.data.detection.records import Record, Records
 from boxcrew.data.formats import Format, format_of
 from boxcrew.data.images.reading import read_image
+from boxcrew.data.stored import local_or_packed
 
 SPLITS = ("train", "val", "test")
 
@@ -27,6 +29,13 @@ class ImageReader(Protocol):
     """Anything that reads the pixels of a record as `Source.read` does: a source, or a cache before it."""
 
     def read(self, record: Record, *, reduction: int = 1) -> Image: ...
+
+
+@runtime_checkable
+class FetchingReader(ImageReader, Protocol):
+    """A reader that can get the files of several images at the same time, before they are read."""
+
+    def fetch(self, records: Sequence[Record]) -> None: ...
 
 
 @dataclass(kw_only=True, eq=False)
@@ -43,7 +52,9 @@ class Source(Format):
     splits: Mapping[str, Sequence[Record]]  # the keys are among SPLITS
     problems: tuple[Problem, ...] = ()
     inputs: tuple[Path, ...] = ()  # files outside of the root that say what belongs to the set
-    is_stored: bool = False  # opened from columns, which were made when images may have been others
+    compares_sizes: bool = False  # sizes are as annotated or stored: a scan has to compare those of images
+    is_checked: bool = False  # each image was found usable when it was packed: none has to be looked at
+    content: str = ""  # a digest of all images and objects, where it is stored
 
     @classmethod
     @abstractmethod
@@ -52,12 +63,24 @@ class Source(Format):
         set has none.
         """
 
+    @classmethod
+    def open_quickly(cls, path: Path, *, seed: int, options: BoxOptions) -> Self | None:  # noqa: ARG003
+        """Return a large set as `open` would, but with the sizes of images as annotated, which a scan has to
+        compare; None if the format, or this set, has no such way.
+        """
+        return None
+
     def read(self, record: Record, *, reduction: int = 1) -> Image:
         """Return the upright RGB image of a record, or raise a `DataError` that names the file. With a
         `reduction` of 2, 4 or 8 each side may be smaller by that factor, rounded up, if that is faster.
         """
         assert record.path is not None
         return read_image(record.path, reduction=reduction)
+
+    @property
+    def place(self) -> str:
+        """The path or the URL of the set, for messages."""
+        return str(self.root)
 
     @property
     def records(self) -> Records:
@@ -71,7 +94,7 @@ class Source(Format):
                 advice = "it has a single usable image: add another, or evaluate on this one: data.val=train"
             elif name in SPLITS and (reason := first_problem(self.problems)):
                 advice = f"{advice}; {reason}"
-            raise DataError(f"{self.root}: has no split {name!r}", advice=advice)
+            raise DataError(f"{self.place}: has no split {name!r}", advice=advice)
         return Records.of(self.splits[name])
 
     def without(self, keys: Collection[str], problems: tuple[Problem, ...] = ()) -> Self:
@@ -109,7 +132,21 @@ SOURCES: Registry[type[Source]] = Registry("data format", "boxcrew.data.detectio
 
 
 def open_source(
-    path: str | Path, *, format: str = "auto", seed: int = 0, options: BoxOptions = AS_THE_FORMAT_SAYS
+    path: str | Path,
+    *,
+    format: str = "auto",
+    seed: int = 0,
+    options: BoxOptions = AS_THE_FORMAT_SAYS,
+    disk: int = DISK_BYTES,
 ) -> Source:
-    """Open the data set at `path` (or `shelf`, the embedded one), by default detecting its format."""
-    return format_of(path, SOURCES, named=format).open(Path(path), seed=seed, options=options)
+    """Open the data set at `path` (or `shelf`, the embedded one), by default detecting its format. Of a
+    packed set under a URL, images are kept in `disk` bytes; any other under a URL is copied.
+    """
+    place = local_or_packed(path)
+    if not isinstance(place, Url):
+        return format_of(place, SOURCES, named=format).open(place, seed=seed, options=options)
+    from boxcrew.data.detection.formats.packed import PackedSource
+
+    if format not in {"auto", PackedSource.format}:
+        raise UsageError(f"data.format={format}: {place} is packed", advice="leave it out")
+    return PackedSource.open_url(place, budget=disk, options=options)

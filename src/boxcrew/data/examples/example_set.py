@@ -12,12 +12,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from boxcrew.core.errors import DataError
+from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.registry import Registry
+from boxcrew.core.storage.address import Url
 from boxcrew.core.types import Bools, Ints
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.config import AS_THE_FORMAT_SAYS, BoxOptions
 from boxcrew.data.formats import Format, format_of
+from boxcrew.data.stored import local_or_packed
 
 Array = npt.NDArray[Any]
 
@@ -237,9 +239,13 @@ EXAMPLE_FORMATS: Registry[type[ExampleFormat]] = Registry("data format", "boxcre
 
 def open_examples(path: str | Path, options: ExampleOptions, *, format: str = "auto") -> ExampleSet:
     """Open the set at `path`, or an embedded set by its name. The format is detected unless it is named."""
-    chosen = format_of(path, EXAMPLE_FORMATS, named=format)
+    place = local_or_packed(path)
+    if isinstance(place, Url):
+        message = f"{place}: is packed, which is read for detection only"
+        raise UsageError(message, advice="give a folder of images, or the set that it was packed from")
+    chosen = format_of(place, EXAMPLE_FORMATS, named=format)
     if format == "auto":
-        chosen.check_detected(Path(path))
+        chosen.check_detected(place)
     if not chosen.reads_boxes:
         options.boxes.require_default(str(path))
-    return chosen.open(Path(path), options)
+    return chosen.open(place, options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import mmap
 import multiprocessing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from boxcrew.core.types import Bools, Image, Ints
 from boxcrew.data.detection.records import KeyRows, Record, Records
-from boxcrew.data.detection.source import ImageReader
+from boxcrew.data.detection.source import FetchingReader, ImageReader
 
 REDUCTIONS = (1, 2, 4, 8)
 LOCK_SECONDS = 10.0  # the lock is held for microseconds
@@ -61,6 +61,15 @@ class ImageCache:
         else:
             self._add(key, image)
         return image
+
+    def fetch(self, records: Sequence[Record]) -> None:
+        """Let the reader get the files of images that are not in the cache, if it can."""
+        if isinstance(self._images, FetchingReader):
+            self._images.fetch([record for record in records if not self._has(record)])
+
+    def _has(self, record: Record) -> bool:
+        row = self._rows.find(record.key)
+        return row is not None and bool(self._index.entries[row, :, 1].any())
 
     @property
     def used_bytes(self) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -17,6 +19,7 @@ class PackedFile:
     name: str  # in the archive, with forward slashes
     start: int
     size: int
+    checksum: int | None = None  # CRC-32 of the content, where it is known
 
     def __str__(self) -> str:
         return f"{self.archive}{os.sep}{self.name}"
@@ -29,11 +32,26 @@ class PackedFile:
         return self.archive.is_file()
 
     def read_bytes(self) -> bytes:
-        return self.read_part(0, self.size)
+        """Return the content; `OSError` if it is not the one that was packed."""
+        data = self.read_part(0, self.size)
+        if self.checksum is not None and zlib.crc32(data) != self.checksum:
+            raise ChangedContentError(self)
+        return data
 
     def read_part(self, start: int, num_bytes: int) -> bytes:
         """Return bytes from `start` on, fewer if the file ends before."""
         return read_part(self.archive, self.start + start, max(0, min(num_bytes, self.size - start)))
+
+    def read_ends(self, num_first: int, num_last: int) -> tuple[bytes, bytes]:
+        """Return the first and the last bytes, which may overlap."""
+        return _read_ends(self.archive, self.start, self.size, num_first, num_last)
+
+
+class ChangedContentError(OSError):
+    """The bytes in an archive are not those that were packed."""
+
+    def __init__(self, file: PackedFile) -> None:
+        super().__init__(errno.EIO, f"{file.archive.name} has other bytes there than were packed")
 
 
 ImagePath = Path | PackedFile
@@ -57,13 +75,26 @@ def read_part(path: str | Path, start: int, num_bytes: int) -> bytes:
 
 def read_ends(path: ImagePath, num_first: int, num_last: int) -> tuple[bytes, bytes, int]:
     """Return the first and the last bytes of a file, which may overlap, and its size."""
-    packed = path if isinstance(path, PackedFile) else None
-    file = os.open(packed.archive if packed else str(path), _READ_ONLY)
+    if isinstance(path, PackedFile):
+        return *path.read_ends(num_first, num_last), path.size
+    file = os.open(str(path), _READ_ONLY)
     try:
-        start, size = (packed.start, packed.size) if packed else (0, os.fstat(file).st_size)
-        os.lseek(file, start, os.SEEK_SET)
-        head = os.read(file, min(num_first, size))
-        os.lseek(file, start + max(0, size - num_last), os.SEEK_SET)
-        return head, os.read(file, min(num_last, size)), size
+        size = os.fstat(file).st_size
+        return *_ends_of(file, 0, size, num_first, num_last), size
     finally:
         os.close(file)
+
+
+def _read_ends(path: Path, start: int, size: int, num_first: int, num_last: int) -> tuple[bytes, bytes]:
+    file = os.open(str(path), _READ_ONLY)
+    try:
+        return _ends_of(file, start, size, num_first, num_last)
+    finally:
+        os.close(file)
+
+
+def _ends_of(file: int, start: int, size: int, num_first: int, num_last: int) -> tuple[bytes, bytes]:
+    os.lseek(file, start, os.SEEK_SET)
+    head = os.read(file, min(num_first, size))
+    os.lseek(file, start + max(0, size - num_last), os.SEEK_SET)
+    return head, os.read(file, min(num_last, size))

@@ -12,7 +12,7 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Batch, Floats, Image, Ints, Sample, Target
 from boxcrew.data.detection.records import Record, Records
-from boxcrew.data.detection.source import ImageReader
+from boxcrew.data.detection.source import FetchingReader, ImageReader
 from boxcrew.data.loading.collate import collate
 from boxcrew.data.loading.extra_inputs import region_inputs
 from boxcrew.data.loading.loader import Fields, StepRequest, batches_of, eval_fields
@@ -54,6 +54,7 @@ class DetectionSamples:
 
     def make(self, request: StepRequest) -> Batch:
         pipeline, mixer = self._step_pipeline(request), self._mixer(request.step)
+        self._fetch(request.share()[1])
 
         def sample(index: int, *ids: int) -> Sample:
             if mixer is None:
@@ -64,6 +65,11 @@ class DetectionSamples:
         samples = [replace(made, draw=draw) for made, _, draw in read]
         blanks = [] if samples else [self._blank(pipeline, request.seed)] * 2
         return replace(collate(samples or blanks, skipped=skipped), is_blank=not samples)
+
+    def _fetch(self, indices: Ints) -> None:
+        """Let a reader that reads from afar read several images at the same time."""
+        if isinstance(self.images, FetchingReader):
+            self.images.fetch([self.records[index] for index in indices.tolist()])
 
     def _mixer(self, step: int) -> Mixer | None:
         """Return what mixes the samples of a step; None if they are not mixed."""
@@ -88,6 +94,7 @@ class DetectionSamples:
         """Return the fields of a `DetectionEvalBatch`, but `indices` for the records. `inputs` is None
         if nothing could be read.
         """
+        self._fetch(indices)
 
         def sample(index: int, *ids: int) -> tuple[Sample, View]:
             return self._sample(self.pipeline, index, sample_rng(*ids))

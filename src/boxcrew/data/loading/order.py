@@ -10,6 +10,10 @@ from boxcrew.core.types import Ints
 _ORDER, _SAMPLE, _STEP, _MIX = 0, 1, 2, 3  # families of random streams that must never meet
 
 
+BLOCK_SHARDS = 8
+"""The shards whose samples are mixed with each other by `BlockOrder`."""
+
+
 class SampleOrder:
     """The endless stream of all epochs' permutations, one after the other.
 
@@ -44,6 +48,27 @@ class SampleOrder:
 
     def _drawn(self, rng: np.random.Generator) -> Ints:
         return rng.permutation(self.num_samples)
+
+
+class BlockOrder(SampleOrder):
+    """Permutations of whole shards, and of the samples within blocks of `BLOCK_SHARDS` shards: as exact as
+    the others, but a step has samples of a few shards alone, which can be read as a whole.
+    """
+
+    def __init__(self, shards: Ints, seed: int) -> None:
+        super().__init__(len(shards), seed)
+        self._rows = np.argsort(shards, kind="stable")  # those of each shard together
+        self._starts = np.flatnonzero(np.diff(shards[self._rows], prepend=-1))
+        self._ends = np.append(self._starts[1:], len(shards))
+
+    def _drawn(self, rng: np.random.Generator) -> Ints:
+        shards = rng.permutation(len(self._starts))
+        blocks = (shards[start : start + BLOCK_SHARDS] for start in range(0, len(shards), BLOCK_SHARDS))
+        return np.concatenate([rng.permutation(self._samples(block)) for block in blocks])
+
+    def _samples(self, shards: Ints) -> Ints:
+        spans = zip(self._starts[shards].tolist(), self._ends[shards].tolist(), strict=True)
+        return np.concatenate([self._rows[start:end] for start, end in spans])
 
 
 class BalancedOrder(SampleOrder):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import cv2
 import torch
@@ -35,14 +35,24 @@ class Workers:
     pin_memory: bool = False  # in page-locked memory, for copies to a GPU that do not wait
 
 
-class _FetchDataset(Dataset[Result], Generic[Request, Result]):
+@dataclass(frozen=True)
+class _Failure:
+    """An error that ended the work on a request."""
+
+    error: BoxcrewError
+
+
+class _FetchDataset(Dataset[Result | _Failure], Generic[Request, Result]):
     """Adapts `fetch` to torch: an item is the result of a request."""
 
     def __init__(self, fetch: Callable[[Request], Result]) -> None:
         self._fetch = fetch
 
-    def __getitem__(self, request: Request) -> Result:
-        return self._fetch(request)
+    def __getitem__(self, request: Request) -> Result | _Failure:
+        try:
+            return self._fetch(request)
+        except BoxcrewError as error:
+            return _Failure(error)  # torch would make a traceback of its message
 
 
 def fetch_all(
@@ -68,7 +78,10 @@ def fetch_all(
     with _blocked_signals():
         results = _start(loader)
     try:
-        yield from results
+        for result in results:
+            if isinstance(result, _Failure):
+                raise result.error
+            yield result
     except RuntimeError as error:
         if "DataLoader worker (pid" not in str(error):
             raise
@@ -94,7 +107,7 @@ def _blocked_signals() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _start(loader: DataLoader[Result]) -> Iterator[Result]:
+def _start(loader: DataLoader[Any]) -> Iterator[Any]:
     """Start the processes without torch's SIGCHLD handler, which raises wherever the program happens to be
     when a process dies, even in the middle of a checkpoint. Waiting for a result still notices a death within
     seconds.

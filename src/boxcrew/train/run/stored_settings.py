@@ -28,6 +28,7 @@ FREE = {
 }
 """Settings, and groups of them, that may change: they do not affect the steps already done."""
 
+FREE_SETTINGS = {"data.disk"}  # of groups that must not change
 FIXED = {"evaluation.metric"}  # it decides the best weights: values of two metrics cannot be compared
 PATHS = {"out", "name"}  # not settings of the training
 NEW_RUN = (
@@ -136,7 +137,9 @@ def _differences(began: RunConfig, config: RunConfig) -> Changes:
 
 def _refused(changes: Changes) -> Changes:
     return {
-        key: values for key, values in changes.items() if key in FIXED or key.partition(".")[0] not in FREE
+        key: values
+        for key, values in changes.items()
+        if key in FIXED or (key not in FREE_SETTINGS and key.partition(".")[0] not in FREE)
     }
 
 

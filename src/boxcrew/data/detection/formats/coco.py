@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.units import counted
 from boxcrew.data.checks.box_repair import Box
-from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, Collector, Object
+from boxcrew.data.config import BoxOptions
+from boxcrew.data.detection.annotations import (
+    AnnotatedSource,
+    Annotation,
+    Collector,
+    Object,
+    garbage_collection_paused,
+)
 from boxcrew.data.detection.coco_files import (
     CocoFile,
     category_number,
@@ -20,12 +27,18 @@ from boxcrew.data.detection.coco_files import (
     select_files,
     shared_categories,
     split_of,
+    without_lists,
 )
+from boxcrew.data.detection.coco_quick import QuickReader
 from boxcrew.data.detection.coco_shapes import box_of_bbox, box_of_segmentation
+from boxcrew.data.detection.coco_stream import UnusualFileError, read_arrays
 from boxcrew.data.detection.image_index import ImageIndex
 from boxcrew.data.detection.source import SOURCES
 from boxcrew.data.folders import names_in, split_of_folder, suffix_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES
+
+LARGE = 32 * 2**20
+"""Bytes of a file from which on it is worth to read it in pieces."""
 
 
 @SOURCES.register("coco")
@@ -55,19 +68,49 @@ class CocoSource(AnnotatedSource):
             parse_coco(file, None if path.is_file() else split_of(file, root), collector) for file in files
         ]
         parsed = select_files(parsed, collector)
-        categories = shared_categories(parsed, collector)
-        classes = tuple(dict.fromkeys(categories.values()))
-        first = collector.relative_path(parsed[0].file)
-        if len(classes) < len(categories):
-            collector.note("duplicate-class", first, "categories of the same name are merged into one class")
-        collector.note_gaps(first, list(categories), "missing category ids:")
-        labels = {category: classes.index(name) for category, name in categories.items()}
+        classes, labels = _classes(parsed, collector)
         for coco in parsed:
             for annotation in _annotations(coco, labels, index, collector):
                 collector.add(annotation, coco.split)
         if path.is_dir():  # a single file may leave images of its folder to other files
             _report_unlisted(collector)
         return collector, classes
+
+    @classmethod
+    @garbage_collection_paused()
+    def open_quickly(cls, path: Path, *, seed: int, options: BoxOptions) -> Self | None:
+        root, files = _locate(path)
+        if options.changed_keys() or max(file.stat().st_size for file in files) < LARGE:
+            return None
+        collector = Collector(root)
+        quick = QuickReader(collector)
+        try:
+            arrays = {file: read_arrays(file) for file in files}
+            parsed = [
+                without_lists(file, None if path.is_file() else split_of(file, root), read, collector)
+                for file, read in arrays.items()
+            ]
+            parsed = select_files(parsed, collector)
+            classes, labels = _classes(parsed, collector)
+            for coco in parsed:
+                quick.add(coco, arrays.pop(coco.file), labels, [*_image_folders(coco.file, root)])
+            notes = collector.problems
+            splits, problems = quick.finish(len(classes), reports_unlisted=path.is_dir())
+        except (UnusualFileError, DataError):
+            return None  # the usual way says what is wrong
+        splits, every = collector.complete(splits, [*notes, *problems], seed=seed)
+        return cls(root=root, classes=classes, splits=splits, problems=every, compares_sizes=True)
+
+
+def _classes(parsed: list[CocoFile], collector: Collector) -> tuple[tuple[str, ...], dict[int, int]]:
+    """Return the names of the classes, and the label of each category."""
+    categories = shared_categories(parsed, collector)
+    classes = tuple(dict.fromkeys(categories.values()))
+    first = collector.relative_path(parsed[0].file)
+    if len(classes) < len(categories):
+        collector.note("duplicate-class", first, "categories of the same name are merged into one class")
+    collector.note_gaps(first, list(categories), "missing category ids:")
+    return classes, {category: classes.index(name) for category, name in categories.items()}
 
 
 def _locate(path: Path) -> tuple[Path, list[Path]]:

@@ -3,7 +3,7 @@
 The JSON is one of
 
 - `{"annotations": [{"bbox": [x, y, width, height], "category": …}, …]}`, as in COCO, where the class is
-  `category_name`, `category`, `label` or `category_id`, and `iscrowd` may be set;
+  `category_name`, `category`, `label` or `category_id`, and `iscrowd` and `difficult` may be set;
 - `{"boxes": [[x0, y0, x1, y1], …], "labels": […]}`
 
 in pixels, both also with the size, as `width` and `height` or as `image` with these two. A class is a name or
@@ -23,6 +23,7 @@ from boxcrew.core.registry import suggest
 from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, Collector, Object
 from boxcrew.data.detection.json_files import items_of, numbers_of
 from boxcrew.data.detection.named import NamedObject
+from boxcrew.data.detection.packed_index import is_packed, require_finished
 from boxcrew.data.detection.source import SOURCES
 from boxcrew.data.detection.tar_shards import first_members, list_shard
 from boxcrew.data.folders import (
@@ -64,10 +65,13 @@ class WebDatasetSource(AnnotatedSource):
     @classmethod
     def detect(cls, path: Path) -> bool:
         shards = _shards(path)
+        if is_packed(path):
+            return False  # that format is faster, and knows whether the shards are all there
         return bool(shards) and (path.is_file() or any(map(_holds_samples, shards[:_PEEKED_SHARDS])))
 
     @classmethod
     def collect(cls, path: Path) -> tuple[Collector, tuple[str, ...]]:
+        require_finished(path)
         shards = _shards(path)
         if not shards:
             problem = "has no tar archive" if path.exists() else "no such file or folder"
@@ -193,7 +197,8 @@ def _object(
         return None
     x, y, third, fourth = sides
     box = (x, y, third, fourth) if "box" in fields else (x, y, x + third, y + fourth)
-    return name, Object(at=at, box=box, label=-1, crowd=bool(fields.get("iscrowd")))
+    difficult, crowd = bool(fields.get("difficult")), bool(fields.get("iscrowd"))
+    return name, Object(at=at, box=box, label=-1, difficult=difficult, crowd=crowd)
 
 
 def _class_name(label: object, categories: Mapping[int, str]) -> str | None:

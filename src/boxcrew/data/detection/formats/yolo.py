@@ -74,9 +74,9 @@ def _likely_folders(root: Path) -> Iterator[Path]:
 
 
 def _has_labels(folder: Path) -> bool:
-    labels = {f"{stem}.txt" for stem in _image_stems(folder)}
     folders = filter(None, [folder, _label_folder(folder)])
-    return any(name in labels for parent in folders for name in names_in(parent))
+    texts = {stem_of(name) for parent in folders for name in names_in(parent) if name.endswith(".txt")}
+    return bool(texts) and not texts.isdisjoint(_image_stems(folder))
 
 
 def _image_stems(folder: Path) -> set[str]:

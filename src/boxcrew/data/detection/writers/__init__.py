@@ -31,7 +31,7 @@ class ImageWriter:
     def write(self, record: Record, folder: Path) -> str:
         """Copy the image file unchanged, or write a drawn image as PNG. Return the file's name."""
         folder.mkdir(parents=True, exist_ok=True)
-        name = self.stems[record.key] + (record.path.suffix if record.path else ".png")
+        name = self.stems[record.key] + ((record.path and record.path.suffix) or ".png")
         if record.path:
             (folder / name).write_bytes(record.path.read_bytes())
         else:
