@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -12,6 +13,7 @@ from typing import Any
 from boxcrew.core.errors import UsageError
 
 ADDRESS = "RAY_ADDRESS"
+_CONNECT = 10.0  # seconds to reach the machine of the cluster
 _STORE_BYTES = 100 * 1024**2  # photos and weights do not pass through Ray's store of objects
 
 
@@ -52,7 +54,15 @@ def _join(address: str, options: dict[str, Any]) -> None:
     import ray
 
     try:
+        _require_listening(address)
         ray.init(address=address, **options)
-    except (ConnectionError, RuntimeError, ValueError):
+    except (OSError, RuntimeError, ValueError):
         advice = "is it running, and are RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN set here too?"
         raise UsageError(f"{ADDRESS}={address}: this cluster does not answer", advice=advice) from None
+
+
+def _require_listening(address: str) -> None:
+    """Raise `OSError` if nothing listens at HOST:PORT, for which Ray itself would look for 20 minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT).close()
