@@ -9,13 +9,14 @@ from boxcrew.cli.document import INTERRUPTED
 from boxcrew.cli.output import Output, parse_settings, require
 from boxcrew.core.config import Tree
 from boxcrew.core.errors import UsageError
+from boxcrew.tune.join import JoinConfig, join
 from boxcrew.tune.report import write_report
 from boxcrew.tune.runner import Interrupted
 from boxcrew.tune.settings import TuneConfig
 from boxcrew.tune.study import read_state, resume_study, tune
 
 _OWN = [name for name in TuneConfig.model_fields if name != "settings"]
-_VERBS = ("report", "resume")
+_VERBS = ("report", "resume", "join")
 
 
 def tune_command(words: list[str], out: Output) -> None:
@@ -36,6 +37,10 @@ def tune_command(words: list[str], out: Output) -> None:
 def _continue(verb: str, words: list[str], out: Output) -> None:
     _, tree = parse_settings(words)
     require(tree, "study", example=f"boxcrew tune {verb} study=runs/tune/study")
+    if verb == "join":
+        config = JoinConfig.of(tree)
+        out.result({"study": str(config.study), "trainings": join(config, out)})
+        return
     folder = Path(str(tree.pop("study")))
     _refuse(tree)
     if verb == "report":

@@ -16,7 +16,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,10 +26,11 @@ from boxcrew.core.files import write_json
 from boxcrew.core.lock_owner import owner_of
 from boxcrew.train.run.directory import read_record
 from boxcrew.train.run.lease import EXPIRY, Sign, sign_of
-from boxcrew.tune.worker import Work
+from boxcrew.tune.worker import Training, Work
 
 JOBS, JOINED = "jobs", "joined"
 STOP, KILL = "stop", "kill"
+_POLL = 0.1  # seconds between two looks for what has ended
 _NAME = re.compile(r"(\d{4,})-([0-9a-f]+)\.json")
 
 
@@ -56,9 +57,7 @@ class Posted:
         may see that elsewhere.
         """
         out = work.folder.relative_to(self.study)
-        write_json(
-            self.file("json"), {"config": {**work.config, "out": str(out)}, "pause_at": work.pause_at}
-        )
+        write_json(self.file("json"), {"config": {**work.config, "out": str(out)}, "pause_at": work.pause_at})
 
     def work(self) -> Work | None:
         """Return what is to be done; None if it is there no more."""
@@ -187,20 +186,23 @@ class PostedTraining:
 class PostedPlaces:
     """The machines that take a study's trainings from its directory."""
 
-    def __init__(self, study: Path) -> None:
-        self._study = study
+    def __init__(self, study: Path, *, require_sound: Callable[[], None] = lambda: None) -> None:
+        """Begin to post trainings. `require_sound` raises an error if nobody can take any."""
+        self._study, self._require_sound = study, require_sound
         self._watch = Watch(study)
         (study / JOBS).mkdir(exist_ok=True)
 
-    def begin(self, job: int, work: Work) -> PostedTraining:
+    def begin(self, job: int, work: Work) -> Training:
         return PostedTraining(self._study, job, work, self._watch)
 
-    def wait(self, trainings: list[PostedTraining], seconds: float) -> list[PostedTraining]:
-        """Return those that have ended, after at most so many seconds."""
+    def wait(self, trainings: Sequence[Training], seconds: float) -> Sequence[Training]:
         until = time.monotonic() + seconds
-        while not (ended := [each for each in trainings if each.has_ended()]) and time.monotonic() < until:
-            time.sleep(0.1)
-        return ended
+        while True:
+            self._require_sound()
+            ended = [each for each in trainings if isinstance(each, PostedTraining) and each.has_ended()]
+            if ended or time.monotonic() > until:
+                return ended
+            time.sleep(_POLL)
 
 
 def unclaimed(study: Path) -> Iterator[Posted]:

@@ -13,6 +13,7 @@ from boxcrew.train.run.directory import choose_folder
 from boxcrew.train.run.lock import locked
 from boxcrew.tune.finish import finish
 from boxcrew.tune.ledger import Ledger
+from boxcrew.tune.places import places_of
 from boxcrew.tune.prepare import prepare_study, require_same_data
 from boxcrew.tune.record import STUDY, StudyRecord, read_study
 from boxcrew.tune.report import write_report
@@ -52,19 +53,21 @@ def _run(study: StudyRecord, folder: Path, screen: Screen, began: float) -> dict
     ledger = Ledger.reopen(folder)
     mirror = Mirror.open(study, folder, ledger, screen.warn)
     mirror.sync()
-    runner = Runner(
-        study=study,
-        folder=folder.resolve(),
-        ledger=ledger,
-        screen=screen,
-        on_change=mirror.sync,
-        began=began,
-    )
     screen.info(f"study: {folder}")
     try:
-        with runner.running():
-            runner.search()
-            finish(runner)
+        with places_of(study, folder.resolve(), screen) as places:
+            runner = Runner(
+                study=study,
+                folder=folder.resolve(),
+                ledger=ledger,
+                screen=screen,
+                on_change=mirror.sync,
+                began=began,
+                places=places,
+            )
+            with runner.running():
+                runner.search()
+                finish(runner)
     except Interrupted:
         raise Interrupted(folder) from None
     except BoxcrewError:  # nothing was finished, but there is something to see
