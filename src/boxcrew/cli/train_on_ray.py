@@ -26,24 +26,25 @@ _DECIDED = frozenset({"on", "out", "name", "json", "debug"})
 
 def train_on_ray(words: Sequence[str], config: RunConfig, out: Output) -> None:
     """Train on the cluster until the end, and exit as a training on this machine would."""
-    require_ray("train,ray")
-    from boxcrew.deploy.processes.on_ray.launch import RayJob, run_on_ray
-
-    if config.plan is None and num_servers(config.deploy):
+    if num_servers(config.deploy):
         raise UsageError(
             "deploy.strategy=parameter_server: not with on=ray", advice="deploy.strategy=ddp or fsdp"
         )
+    require_ray("train,ray")
+    from boxcrew.deploy.processes.on_ray.launch import RayJob, run_on_ray
+    from boxcrew.deploy.processes.on_ray.process import OUT
+
     # Lines of workers are passed on by ourselves, those of the chief alone.
-    with cluster(log_to_driver=False, logging_level=logging.ERROR):
+    with out.stdout_for_document(), cluster(log_to_driver=False, logging_level=logging.ERROR):
         replicas, resources = _asked_for(config)
         place = _place(config)
         document: list[str] = []
 
         def show(where: int, line: str) -> None:
-            if where == 1 and out.as_json:
+            if where == OUT and out.as_json:
                 document.append(line)
             else:
-                print(line, file=sys.stderr if where != 1 else sys.stdout, flush=True)
+                print(line, file=sys.stdout if where == OUT else sys.stderr, flush=True)
 
         job = RayJob(
             words=_passed_on(words, config, place, replicas, as_json=out.as_json),
@@ -58,10 +59,10 @@ def train_on_ray(words: Sequence[str], config: RunConfig, out: Output) -> None:
         try:
             code = run_on_ray(job)
         finally:
+            out.document.take("\n".join(document))
             if isinstance(place, Path):
                 with suppress(OSError):  # it is not empty: something was trained
                     place.rmdir()
-        out.document.take("\n".join(document))
     if code:
         sys.exit(code)
 

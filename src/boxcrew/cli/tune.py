@@ -29,7 +29,8 @@ def tune_command(words: list[str], out: Output) -> None:
         own["recipe"] = names[0]
     config = TuneConfig.of({**own, "settings": tree})
     try:
-        out.result(tune(config, out))
+        with out.stdout_for_document():
+            out.result(tune(config, out))
     except Interrupted as stop:
         _say_how_to_continue(Path(str(stop)), out)
 
@@ -38,8 +39,7 @@ def _continue(verb: str, words: list[str], out: Output) -> None:
     _, tree = parse_settings(words)
     require(tree, "study", example=f"boxcrew tune {verb} study=runs/tune/study")
     if verb == "join":
-        config = JoinConfig.of(tree)
-        out.result({"study": str(config.study), "trainings": join(config, out)})
+        _join(JoinConfig.of(tree), out)
         return
     folder = Path(str(tree.pop("study")))
     _refuse(tree)
@@ -48,9 +48,17 @@ def _continue(verb: str, words: list[str], out: Output) -> None:
         out.result(write_report(study, folder, ledger, out))
         return
     try:
-        out.result(resume_study(folder, out))
+        with out.stdout_for_document():
+            out.result(resume_study(folder, out))
     except Interrupted:
         _say_how_to_continue(folder, out)
+
+
+def _join(config: JoinConfig, out: Output) -> None:
+    try:
+        out.result({"study": str(config.study), "trainings": join(config, out)})
+    except Interrupted:
+        sys.exit(INTERRUPTED)
 
 
 def _refuse(tree: Tree) -> None:

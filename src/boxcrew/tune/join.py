@@ -30,6 +30,7 @@ from boxcrew.tune.jobs import JOINED, KILL, Posted, unclaimed
 from boxcrew.tune.ledger import Ledger
 from boxcrew.tune.prepare import require_same_data
 from boxcrew.tune.record import StudyRecord, read_study
+from boxcrew.tune.runner import Interrupted
 from boxcrew.tune.worker import OwnProcesses, Work, Worker, preload
 
 _POLL = 0.2  # seconds between two looks for trainings
@@ -46,8 +47,8 @@ class JoinConfig(Config):
 
 
 def join(config: JoinConfig, screen: Screen) -> int:
-    """Do trainings of a study until it has ended, and return how many. After a signal they save and end, and
-    other machines go on with them.
+    """Do trainings of a study until it has ended, and return how many. After a signal they save, others go on
+    with them, and `Interrupted` is raised.
     """
     if LAUNCHER in os.environ:
         die_with(int(os.environ.pop(LAUNCHER)))
@@ -133,6 +134,8 @@ class _Joined:
             finally:
                 for each in self._claimed:
                     each.worker.kill()
+        if self._signals:
+            raise Interrupted
         return self._num_done
 
     def _claim(self) -> None:

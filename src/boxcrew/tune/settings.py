@@ -33,7 +33,7 @@ class TuneConfig(Config):
     workers: int = Field(default=1, ge=1)
     """Trials that are trained at once, each with such a part of this machine's cores."""
     on: On = "machine"
-    """Where they are trained: machine, join (machines that run boxcrew tune join), or ray (a cluster of it)."""
+    """Where they are trained: machine, join (machines that run `boxcrew tune join`) or ray (a cluster)."""
     storage: str | None = None
     """Storage of Optuna that is kept up to date, such as sqlite:///study.db; none: a journal in the study."""
     out: Path | None = None

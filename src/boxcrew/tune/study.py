@@ -20,7 +20,7 @@ from boxcrew.tune.report import write_report
 from boxcrew.tune.runner import Interrupted, Runner
 from boxcrew.tune.settings import TuneConfig
 from boxcrew.tune.storage import Mirror
-from boxcrew.tune.worker import preload
+from boxcrew.tune.worker import Places, preload
 
 
 def tune(config: TuneConfig, screen: Screen) -> dict[str, Any]:
@@ -31,8 +31,9 @@ def tune(config: TuneConfig, screen: Screen) -> dict[str, Any]:
         study = prepare_study(config, screen)
         if study.storage is not None:  # which may be out of reach: then there is no study
             Mirror.open(study, folder, Ledger(folder=folder), screen.warn)
-        study.write(folder)
-        return _run(study, folder, screen, began)
+        with places_of(study, folder.resolve(), screen) as places:
+            study.write(folder)
+            return _run(study, folder, screen, began, places)
 
 
 def resume_study(folder: Path, screen: Screen) -> dict[str, Any]:
@@ -41,7 +42,8 @@ def resume_study(folder: Path, screen: Screen) -> dict[str, Any]:
     with locked(folder, screen.info):
         preload()
         require_same_data(study)
-        return _run(study, folder, screen, began)
+        with places_of(study, folder.resolve(), screen) as places:
+            return _run(study, folder, screen, began, places)
 
 
 def read_state(folder: Path) -> tuple[StudyRecord, Ledger]:
@@ -49,25 +51,24 @@ def read_state(folder: Path) -> tuple[StudyRecord, Ledger]:
     return read_study(folder), Ledger.read(folder)
 
 
-def _run(study: StudyRecord, folder: Path, screen: Screen, began: float) -> dict[str, Any]:
+def _run(study: StudyRecord, folder: Path, screen: Screen, began: float, places: Places) -> dict[str, Any]:
     ledger = Ledger.reopen(folder)
     mirror = Mirror.open(study, folder, ledger, screen.warn)
     mirror.sync()
+    runner = Runner(
+        study=study,
+        folder=folder.resolve(),
+        ledger=ledger,
+        screen=screen,
+        on_change=mirror.sync,
+        began=began,
+        places=places,
+    )
     screen.info(f"study: {folder}")
     try:
-        with places_of(study, folder.resolve(), screen) as places:
-            runner = Runner(
-                study=study,
-                folder=folder.resolve(),
-                ledger=ledger,
-                screen=screen,
-                on_change=mirror.sync,
-                began=began,
-                places=places,
-            )
-            with runner.running():
-                runner.search()
-                finish(runner)
+        with runner.running():
+            runner.search()
+            finish(runner)
     except Interrupted:
         raise Interrupted(folder) from None
     except BoxcrewError:  # nothing was finished, but there is something to see

@@ -34,6 +34,8 @@ _PATIENCE = 10.0  # seconds without enough places, after which that is said
 _LOOK = 5.0  # seconds between two looks for more places
 _GRACE = 6.0  # seconds for the others to notice that one is lost, and to give up locks
 _SAVING = 120.0  # seconds to finish a step and to save
+_AGAIN = 2.0  # seconds until replicas that could not start are started again
+_STARTING = 120.0  # seconds in which that may help
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +58,17 @@ def run_on_ray(job: RayJob) -> int:
     """
     places = Places(job.replicas, job.resources)
     losses, before = 0, job.progress()
+    failing_since: float | None = None
     try:
         with _signals() as told:
-            while True:
-                ready = _wait_for_places(places, job, told)
-                if told:
-                    return _INTERRUPTED
-                end = _Attempt(job, places, told).run(ready)
+            while not told:
+                end = _Attempt(job, places, told).run(_wait_for_places(places, job, told))
+                if end.cannot_start is not None:  # Ray may not know yet that a machine is gone
+                    failing_since = failing_since or time.monotonic()
+                    if time.monotonic() - failing_since > _STARTING:
+                        raise BoxcrewError(f"on=ray: the replicas cannot start: {end.cannot_start}")
+                    continue
+                failing_since = None
                 if end.loss is None and not end.goes_on:
                     return end.code
                 now = job.progress()
@@ -70,6 +76,7 @@ def run_on_ray(job: RayJob) -> int:
                 before = now
                 if end.loss is not None:
                     _tell(job, end.loss, losses)
+            return _INTERRUPTED
     finally:
         places.close()
 
@@ -110,6 +117,7 @@ class _End:
     code: int = 0
     loss: str | None = None
     goes_on: bool = False  # in order: all have saved
+    cannot_start: str | None = None  # why nothing has begun
 
 
 @dataclass(eq=False, kw_only=True)
@@ -149,12 +157,15 @@ class _Attempt:
 
     def run(self, places: Sequence[Place]) -> _End:
         """Train in these places, until all replicas have ended."""
+        if not places:  # a signal came first
+            return _End(code=_INTERRUPTED)
         self._replicas = [_Replica(actor=self._places.actor(place)) for place in places]
         try:
             self._start()
             self._follow()
-        except RayError as error:  # while they were starting
-            return _End(loss=f"a replica could not start: {first_line(error)}")
+        except RayError as error:
+            time.sleep(_AGAIN)
+            return _End(cannot_start=first_line(error))
         finally:
             for replica in self._replicas:
                 ray.kill(replica.actor)
