@@ -139,7 +139,7 @@ def test_killed_replicas_begin_again_and_learn_the_same(table: Path, home: Path,
 def test_a_signal_lets_it_save_and_end(table: Path, home: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     training = Training(
-        *WORDS, *LONG, "steps=100000", f"data={table}", f"out={run}", "on=ray", "--json", home=home
+        *WORDS, *LONG[1:], "steps=100000", f"data={table}", f"out={run}", "on=ray", "--json", home=home
     )
     training.wait_for_step(run, 20)
     training.process.send_signal(signal.SIGTERM)

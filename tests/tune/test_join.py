@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -22,7 +25,7 @@ from boxcrew.tune.record import StudyRecord
 from boxcrew.tune.worker import Work
 from tests.helpers.forked import Forked, boxcrew
 from tests.helpers.runs import newest_tensors, require_equal, rows_without_times
-from tests.tune.test_study import FORKED, begin, events, require_finished, whole  # noqa: F401 - a fixture
+from tests.tune.test_study import FORKED, REPEATED, WORDS, begin, events, require_finished, whole  # noqa: F401
 
 JOINING = FORKED + "import boxcrew.tune.join\nboxcrew.tune.join.preload = lambda: None\n"
 SLOW = """
@@ -109,6 +112,35 @@ def test_a_study_that_is_killed_finds_its_trainings_again(table: Path, home: Pat
     require_finished(again)
     out = require_finished(helper)
     assert out.count("begins: trials/0000, up to step 3") == 1  # which goes on while the study is away
+    assert events(shared) == events(alone)
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="needs Ray: pip install 'boxcrew[train,tune,ray]'"
+)
+@pytest.mark.usefixtures("whole")
+def test_a_cluster_of_ray_joins_and_one_of_its_processes_is_killed(
+    table: Path, home: Path, tmp_path: Path
+) -> None:
+    alone, shared = tmp_path / "alone", tmp_path / "shared"
+    require_finished(begin(table, alone, home, "trials=2", first=FORKED.removeprefix(REPEATED)))
+    kept = [word for word in WORDS if not word.startswith("trials=")]
+    words = ("tune", *kept, "trials=2", f"data={table}", f"out={shared}", "on=ray")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "boxcrew", *words],
+        cwd=home,
+        env={**os.environ, "HOME": str(home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    while not (claims := list((shared / JOBS).glob("*.claim"))) or not claims[0].read_text():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    claimed_by = json.loads(claims[0].read_text())["by"]
+    os.kill(int(claimed_by.split("-")[-2]), signal.SIGKILL)
+    out, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, out
     assert events(shared) == events(alone)
 
 

@@ -38,6 +38,8 @@ def cluster(**options: Any) -> Iterator[None]:
     else:
         # Ray would write a token into the home of the user.
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        # Ray gives its processes the lowest priority but four: beside any other program they would starve.
+        os.environ.setdefault("RAY_worker_niceness", "0")
         ray.init(address="local", include_dashboard=False, object_store_memory=_STORE_BYTES, **options)
     try:
         yield
