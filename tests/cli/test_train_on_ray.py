@@ -90,7 +90,7 @@ class Training:
         code = self.process.wait(_SECONDS)
         for thread in self._threads:
             thread.join()
-        return code, *self._outputs
+        return code, self._outputs[0], self._outputs[1]
 
 
 def _step(run: Path) -> int:

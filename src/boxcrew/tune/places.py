@@ -1,4 +1,4 @@
-"""Where the trainings of a study are done: here, on machines that join, or on a cluster of Ray."""
+"""The places where the trainings of a study are done: here, machines that join, or a cluster of Ray."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Training(Protocol):
 
 
 class Places(Protocol):
-    """Where the trainings of a study are done."""
+    """The places where the trainings of a study are done."""
 
     def begin(self, job: int, work: Work) -> Training:
         """Begin a training, or find the one that was begun for this job before the study was stopped."""
