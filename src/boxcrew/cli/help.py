@@ -23,6 +23,8 @@ HELP = {
       device=auto          or cpu, cuda, cuda:0, cuda:0,cuda:1
       out=DIR              directory of the run; default: a new one under runs/
       name=NAME            its name under runs/
+      on=ray               train on a cluster of Ray, that of RAY_ADDRESS or one
+                           here; deploy.replicas=2, or 1:4 as there is room
 
     'boxcrew settings' lists all settings, 'boxcrew recipes NAME' those of a recipe.
 
@@ -231,6 +233,7 @@ HELP = {
       boxcrew tune [RECIPE] data=PATH time=2h [search=SPACE] [key=value ...]
       boxcrew tune report study=DIR
       boxcrew tune resume study=DIR
+      boxcrew tune join study=DIR [workers=N]
 
     Trains the recipe's settings and many variants of them; bad ones are stopped
     early, and the best is trained to the end. Settings of 'boxcrew train' apply to
@@ -245,6 +248,8 @@ HELP = {
       sampler=auto         or tpe, cma, random, grid
       pruner=auto          or halving, hyperband, median, none
       workers=1            trials at once
+      on=join              other machines train them: those that run 'boxcrew tune
+                           join'; or ray, a cluster
       storage=URL          keep Optuna's storage elsewhere: sqlite:///study.db
       out=DIR              directory of the study; default: a new one
 

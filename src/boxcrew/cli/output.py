@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,10 @@ class Output(Screen):
     @property
     def as_json(self) -> bool:
         return self.document.is_wanted
+
+    def stdout_for_document(self) -> AbstractContextManager[object]:
+        """Keep what libraries print away from stdout, if that is for a JSON document."""
+        return redirect_stdout(sys.stderr) if self.as_json else nullcontext()
 
     def note(self, text: str) -> None:
         """Print a remark, which is no part of what the command gives, on stderr."""

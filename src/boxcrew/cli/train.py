@@ -6,11 +6,13 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
 
 from boxcrew.api import plan_run, resume_run, run_config, train_run
 from boxcrew.cli.document import INTERRUPTED
 from boxcrew.cli.output import Output, parse_settings, require
 from boxcrew.compare.trainings import SETTINGS
+from boxcrew.core.config import Config
 from boxcrew.core.errors import PREEMPTED, BoxcrewError, UsageError
 from boxcrew.core.parent_process import LAUNCHER, die_with
 from boxcrew.core.storage.address import Url, location_of
@@ -30,11 +32,25 @@ from boxcrew.train.run.stored_settings import resumed_settings
 from boxcrew.tune.record import STUDY
 
 
+class OnConfig(Config):
+    """The setting of a command that says where it trains, and is none of the run."""
+
+    on: Literal["machine", "ray"] = "machine"
+    """Where it trains: in processes of this machine, or on a cluster of Ray."""
+
+
 def train_command(words: list[str], out: Output, *, only_explain: bool) -> None:
     _leave_document_to_chief(out)
     names, tree = parse_settings(words, positional=1)
+    on = OnConfig.of({"on": tree.pop("on")} if "on" in tree else {}).on
     config = run_config(names[0] if names else None, tree)
-    if only_explain:
+    if on == "ray":
+        if only_explain:
+            raise UsageError("--explain: explains a training on this machine", advice="leave on=ray out")
+        from boxcrew.cli.train_on_ray import train_on_ray
+
+        train_on_ray(words, config, out)
+    elif only_explain:
         out.result(plan_run(config, out))
     else:
         _run(config, partial(train_run, config, out), out)

@@ -9,13 +9,14 @@ from boxcrew.cli.document import INTERRUPTED
 from boxcrew.cli.output import Output, parse_settings, require
 from boxcrew.core.config import Tree
 from boxcrew.core.errors import UsageError
+from boxcrew.tune.join import JoinConfig, join
 from boxcrew.tune.report import write_report
 from boxcrew.tune.runner import Interrupted
 from boxcrew.tune.settings import TuneConfig
 from boxcrew.tune.study import read_state, resume_study, tune
 
 _OWN = [name for name in TuneConfig.model_fields if name != "settings"]
-_VERBS = ("report", "resume")
+_VERBS = ("report", "resume", "join")
 
 
 def tune_command(words: list[str], out: Output) -> None:
@@ -28,7 +29,8 @@ def tune_command(words: list[str], out: Output) -> None:
         own["recipe"] = names[0]
     config = TuneConfig.of({**own, "settings": tree})
     try:
-        out.result(tune(config, out))
+        with out.stdout_for_document():
+            out.result(tune(config, out))
     except Interrupted as stop:
         _print_how_to_continue(Path(str(stop)), out)
 
@@ -36,6 +38,9 @@ def tune_command(words: list[str], out: Output) -> None:
 def _continue(verb: str, words: list[str], out: Output) -> None:
     _, tree = parse_settings(words)
     require(tree, "study", example=f"boxcrew tune {verb} study=runs/tune/study")
+    if verb == "join":
+        _join(JoinConfig.of(tree), out)
+        return
     folder = Path(str(tree.pop("study")))
     _refuse(tree)
     if verb == "report":
@@ -43,9 +48,17 @@ def _continue(verb: str, words: list[str], out: Output) -> None:
         out.result(write_report(study, folder, ledger, out))
         return
     try:
-        out.result(resume_study(folder, out))
+        with out.stdout_for_document():
+            out.result(resume_study(folder, out))
     except Interrupted:
         _print_how_to_continue(folder, out)
+
+
+def _join(config: JoinConfig, out: Output) -> None:
+    try:
+        out.result({"study": str(config.study), "trainings": join(config, out)})
+    except Interrupted:
+        sys.exit(INTERRUPTED)
 
 
 def _refuse(tree: Tree) -> None:

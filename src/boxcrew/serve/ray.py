@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
-import secrets
 import signal
 import socket
 import threading
@@ -23,6 +21,7 @@ from ray import serve as ray_serve
 from starlette.types import ASGIApp
 
 from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.core.ray_cluster import cluster, is_own
 from boxcrew.serve.accepted import DetectQuery, finder
 from boxcrew.serve.admission import Deadline
 from boxcrew.serve.app import build_app
@@ -41,7 +40,6 @@ _ONGOING_EACH = 8  # requests in a replica for each of its threads; others wait 
 _QUEUED_EACH = 16  # requests at the proxies for each thread of all replicas, as one process would have
 _HEALTH_SECONDS = 5.0
 _GRACE = 2.0  # seconds after the deadline until a proxy answers instead of the replica
-_STORE_BYTES = 100 * 1024**2  # photos do not pass through Ray's store of objects
 
 
 class ServiceReplica:
@@ -83,7 +81,7 @@ def serve_on_ray(
     """
     absolute = [replace(source, path=source.path.resolve()) for source in sources]
     port = config.port or _free_port(config.host)
-    with _cluster():
+    with _serving():
         if APPLICATION in ray_serve.status().applications:
             advice = f"end it first: serve.delete({APPLICATION!r})"
             raise UsageError(f"on=ray: {APPLICATION} runs on this cluster already", advice=advice)
@@ -136,31 +134,14 @@ def deployment(config: ServeConfig, sources: Sequence[ModelSource]) -> Any:
 
 
 @contextmanager
-def _cluster() -> Iterator[None]:
-    """Join the cluster of RAY_ADDRESS, or have one on this machine until the end."""
-    address = os.environ.get("RAY_ADDRESS")
-    # What Ray reports about its use to its makers is off, unless the user has decided.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if address:
-        _join(address)
-    else:
-        # Ray would write a token into the home of the user.
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-        ray.init(include_dashboard=False, object_store_memory=_STORE_BYTES)
-    try:
-        yield
-    finally:
-        if not address:
-            ray_serve.shutdown()
-        ray.shutdown()
-
-
-def _join(address: str) -> None:
-    try:
-        ray.init(address=address)
-    except ConnectionError:
-        advice = "is it running, and are RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN set here too?"
-        raise UsageError(f"RAY_ADDRESS={address}: this cluster does not answer", advice=advice) from None
+def _serving() -> Iterator[None]:
+    """Have a cluster; what Ray Serve has started on one of this command alone ends before it."""
+    with cluster():
+        try:
+            yield
+        finally:
+            if is_own():
+                ray_serve.shutdown()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 from boxcrew.api import run_config
 from boxcrew.core.config import Tree, merge
 from boxcrew.core.errors import DataError, UsageError
+from boxcrew.core.ray_cluster import require_ray
 from boxcrew.core.units import counted, format_duration
 from boxcrew.core.version import VERSION
 from boxcrew.hardware.machine import Machine
@@ -64,6 +65,8 @@ class TrialCost:
 
 def prepare_study(config: TuneConfig, screen: Screen) -> StudyRecord:
     """Return the record of a new study. Nothing is written."""
+    if config.on == "ray":
+        require_ray("train,tune,ray")
     words = dict(config.settings)
     given = _given(config, words)
     parse_dimensions(split_search(config.search)[1], given)  # so that a misspelled word costs no time
@@ -92,7 +95,8 @@ def prepare_study(config: TuneConfig, screen: Screen) -> StudyRecord:
         rungs=_rungs(cost, pruner, is_chosen=config.pruner != "auto"),
         seed=given.seed,
         workers=config.workers,
-        devices=_devices(given, machine) if config.workers > 1 else (),
+        on=config.on,
+        devices=_devices(given, machine) if config.workers > 1 and config.on == "machine" else (),
         trials=config.trials,
         time=config.time,
         storage=None if config.storage is None else absolute_url(config.storage),

@@ -19,6 +19,7 @@ STUDY, TRIALS, REPEATED = "study.json", "trials", "repeats"
 
 Sampler = Literal["tpe", "cma", "random", "grid"]
 Pruner = Literal["halving", "hyperband", "median", "none"]
+On = Literal["machine", "join", "ray"]
 
 ETA = 3
 """One of so many trials continues from a rung to the next, which is so many times as long."""
@@ -41,6 +42,7 @@ class StudyRecord(Config):
     )  # steps at which trials are compared; the last is the full length
     seed: int
     workers: int
+    on: On = "machine"  # where they are
     devices: tuple[str, ...]  # accelerators, of which each training at once has one; none: as the recipe says
     trials: int | None  # the most there may be
     time: float | None  # seconds that the study may take

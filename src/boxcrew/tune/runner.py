@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing.connection import wait
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,7 +28,7 @@ from boxcrew.tune.record import REPEATED, TRIALS, StudyRecord
 from boxcrew.tune.run_state import newest_step
 from boxcrew.tune.sampling import draw
 from boxcrew.tune.scheduler import Decision, Timeline, completion, decide
-from boxcrew.tune.worker import Work, Worker
+from boxcrew.tune.worker import OwnProcesses, Training, TrainingBackend, Work
 
 MOST_FAILURES = 10
 """Trials in a row whose failure ends a study."""
@@ -55,7 +54,8 @@ class Runner:
     began: float = field(
         default_factory=time.monotonic
     )  # when this command did, which has prepared the study
-    _workers: dict[int, Worker] = field(default_factory=dict, init=False)  # by job
+    backend: TrainingBackend = field(default_factory=OwnProcesses)
+    _workers: dict[int, Training] = field(default_factory=dict, init=False)  # by job
     _kills: dict[int, tuple[int, int]] = field(
         default_factory=dict, init=False
     )  # by job: step, times in a row
@@ -209,7 +209,7 @@ class Runner:
         return True
 
     def _start(self, job: TrainingStarted) -> None:
-        self._workers[job.job] = Worker(self.work(job))
+        self._workers[job.job] = self.backend.begin(job.job, self.work(job))
 
     def _wait_until(self, time_: float) -> None:
         """Wait for all trainings that were planned to end by then."""
@@ -223,9 +223,9 @@ class Runner:
         """
         if Budget.of(self.study, self.ledger, self.now).is_over:
             self._cut()
-        ready = wait([worker.sentinel for worker in self._workers.values()], timeout=_POLL)
+        ended = self.backend.wait(list(self._workers.values()), _POLL)
         for number, worker in list(self._workers.items()):
-            if worker.sentinel in ready:
+            if worker in ended:
                 del self._workers[number]
                 self._collect(self.ledger.jobs[number], worker)
         if self._signals and not self._workers:
@@ -241,7 +241,7 @@ class Runner:
             for worker in self._workers.values():
                 worker.kill()
 
-    def _collect(self, job: TrainingStarted, worker: Worker) -> None:
+    def _collect(self, job: TrainingStarted, worker: Training) -> None:
         failure = worker.failure()
         if failure is None and not worker.work.is_done():
             if self._cut_at is not None:
@@ -255,7 +255,7 @@ class Runner:
             failure = None if value is not None else f"{self.study.metric} could not be measured"
         self._end(job, worker, value, failure)
 
-    def _end(self, job: TrainingStarted, worker: Worker, value: float | None, failure: str | None) -> None:
+    def _end(self, job: TrainingStarted, worker: Training, value: float | None, failure: str | None) -> None:
         seconds = worker.seconds()
         self.add(TrainingEnded(job=job.job, value=value, failure=failure, seconds=seconds, at=self.now))
         name = (
@@ -274,7 +274,7 @@ class Runner:
         result = f"{self.study.metric} {value:.4g} after {step} of {steps} steps"
         self.screen.info(f"{name}: {result}, {format_duration(self.now)} so far: {words(settings)}")
 
-    def _start_again(self, job: TrainingStarted, worker: Worker) -> None:
+    def _start_again(self, job: TrainingStarted, worker: Training) -> None:
         """Continue a training whose process was killed; one that always is has failed."""
         step = newest_step(worker.work.folder)
         before, times = self._kills.get(job.job, (step, 0))

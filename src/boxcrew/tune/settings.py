@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from boxcrew.core.config import Config, none_is_a_choice
 from boxcrew.core.errors import UsageError
 from boxcrew.train.config import Duration
-from boxcrew.tune.record import Pruner, Sampler
+from boxcrew.tune.record import On, Pruner, Sampler
 
 
 class TuneConfig(Config):
@@ -31,7 +31,9 @@ class TuneConfig(Config):
     """Way to stop bad trials early: halving, hyperband, median or none; auto takes halving, unless trials are
     too short for it."""
     workers: int = Field(default=1, ge=1)
-    """Trials that are trained at once on this machine; they share its cores."""
+    """Trials that are trained at once, each with such a part of this machine's cores."""
+    on: On = "machine"
+    """Where they are trained: machine, join (machines that run `boxcrew tune join`) or ray (a cluster)."""
     storage: str | None = None
     """Storage of Optuna that is kept up to date, such as sqlite:///study.db; none: a journal in the study."""
     out: Path | None = None

@@ -11,6 +11,7 @@ from boxcrew.core.lock_owner import LOCK_FILES
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.directory import choose_folder
 from boxcrew.train.run.lock import locked
+from boxcrew.tune.backends import training_backend
 from boxcrew.tune.finish import finish
 from boxcrew.tune.ledger import Ledger
 from boxcrew.tune.prepare import prepare_study, require_same_data
@@ -19,7 +20,7 @@ from boxcrew.tune.report import write_report
 from boxcrew.tune.runner import Interrupted, Runner
 from boxcrew.tune.settings import TuneConfig
 from boxcrew.tune.storage import OptunaCopy
-from boxcrew.tune.worker import preload
+from boxcrew.tune.worker import TrainingBackend, preload
 
 
 def tune(config: TuneConfig, screen: Screen) -> dict[str, Any]:
@@ -30,8 +31,9 @@ def tune(config: TuneConfig, screen: Screen) -> dict[str, Any]:
         study = prepare_study(config, screen)
         if study.storage is not None:  # which may be out of reach: then there is no study
             OptunaCopy.open(study, folder, Ledger(folder=folder), screen.warn)
-        study.write(folder)
-        return _run(study, folder, screen, began)
+        with training_backend(study, folder.resolve(), screen) as backend:
+            study.write(folder)
+            return _run(study, folder, screen, began, backend)
 
 
 def resume_study(folder: Path, screen: Screen) -> dict[str, Any]:
@@ -40,7 +42,8 @@ def resume_study(folder: Path, screen: Screen) -> dict[str, Any]:
     with locked(folder, screen.info):
         preload()
         require_same_data(study)
-        return _run(study, folder, screen, began)
+        with training_backend(study, folder.resolve(), screen) as backend:
+            return _run(study, folder, screen, began, backend)
 
 
 def read_state(folder: Path) -> tuple[StudyRecord, Ledger]:
@@ -48,7 +51,9 @@ def read_state(folder: Path) -> tuple[StudyRecord, Ledger]:
     return read_study(folder), Ledger.read(folder)
 
 
-def _run(study: StudyRecord, folder: Path, screen: Screen, began: float) -> dict[str, Any]:
+def _run(
+    study: StudyRecord, folder: Path, screen: Screen, began: float, backend: TrainingBackend
+) -> dict[str, Any]:
     ledger = Ledger.reopen(folder)
     copy = OptunaCopy.open(study, folder, ledger, screen.warn)
     copy.sync()
@@ -59,6 +64,7 @@ def _run(study: StudyRecord, folder: Path, screen: Screen, began: float) -> dict
         screen=screen,
         on_change=copy.sync,
         began=began,
+        backend=backend,
     )
     screen.info(f"study: {folder}")
     try:

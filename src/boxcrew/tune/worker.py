@@ -12,18 +12,21 @@ import shutil
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Protocol
 
 from boxcrew.core.config import Tree
 from boxcrew.core.errors import BoxcrewError
-from boxcrew.core.lock_owner import Owner, owner_of
+from boxcrew.core.lock_owner import owner_of
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import train
+from boxcrew.train.run.lease import is_renewed
 from boxcrew.train.run.lock import locked
 from boxcrew.tune.run_state import evaluations, is_begun, is_finished, newest_step, solved_value
 
@@ -59,6 +62,45 @@ class Work:
         rows = evaluations(self.folder)
         values = [row[metric] for row in rows if metric in row and row["step"] <= end]
         return (max if higher_is_better else min)(values, default=None)
+
+
+class Training(Protocol):
+    """A training of a study that has begun somewhere."""
+
+    work: Work
+
+    def seconds(self) -> float:
+        """Return for how long its process has run."""
+
+    def stop(self) -> None:
+        """Let it finish its step, save and end."""
+
+    def kill(self) -> None: ...
+
+    def failure(self) -> str | None:
+        """Return why the work failed, after the end; None if it did not, or was cut off."""
+
+
+class TrainingBackend(Protocol):
+    """The backend where the trainings of a study are done."""
+
+    def begin(self, job: int, work: Work) -> Training:
+        """Begin a training, or find the one that was begun for this job before the study was stopped."""
+
+    def wait(self, trainings: Sequence[Training], seconds: float) -> Sequence[Training]:
+        """Return those that have ended, after at most so many seconds."""
+
+
+class OwnProcesses:
+    """Processes of this one."""
+
+    def begin(self, job: int, work: Work) -> Training:  # noqa: ARG002  nothing else is known of a job here
+        return Worker(work)
+
+    def wait(self, trainings: Sequence[Training], seconds: float) -> Sequence[Training]:
+        workers = [training for training in trainings if isinstance(training, Worker)]
+        ready = wait([worker.sentinel for worker in workers], timeout=seconds)
+        return [worker for worker in workers if worker.sentinel in ready]
 
 
 class Worker:
@@ -98,9 +140,6 @@ class Worker:
             reply = None
         self._reply.close()
         return reply
-
-    def was_killed(self) -> bool:
-        return (self._process.exitcode or 0) < 0
 
 
 def preload() -> None:
@@ -145,9 +184,11 @@ def _train(work: Work) -> None:
 
 
 def _wait_for_lock(folder: Path) -> None:
-    """Wait while another process of this machine has the run: one that was killed with an earlier study, and
-    is about to end, or one that a user has started.
+    """Wait while another process has the run: one that was killed with an earlier study, and is about to end,
+    one of a machine that was taken for lost, or one that a user has started.
     """
-    here = Owner.me().host
-    while (owner := owner_of(folder)) is not None and owner.host == here and not owner.is_dead():
-        time.sleep(0.05)
+    while (owner := owner_of(folder)) is not None and not owner.is_dead():
+        if owner.is_here():
+            time.sleep(0.05)
+        elif not is_renewed(folder):
+            return

@@ -27,6 +27,19 @@ def choose_folder(out: Path | None, default: Path) -> Path:
     return next(folder for folder in candidate_folders(default) if not folder.exists())
 
 
+def reserve_folder(out: Path | None, default: Path) -> Path:
+    """Create the chosen folder, for processes that will train in it, and return its absolute path."""
+    while True:
+        folder = choose_folder(out, default).absolute()
+        try:
+            folder.mkdir(parents=True, exist_ok=out is not None)
+        except FileExistsError:  # another has created it just now
+            continue
+        except OSError as error:
+            raise UsageError(f"out={folder}: cannot be written to: {error.strerror}") from None
+        return folder
+
+
 @contextmanager
 def locked_folder(out: Path | None, default: Path, info: Callable[[str], None]) -> Iterator[Path]:
     """Create and lock the chosen folder. Runs that start at the same time get different names."""
