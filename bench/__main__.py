@@ -57,6 +57,7 @@ BENCHES = (
     "tune",
     "tune_kills",
     "elastic_links",
+    "elastic_kills",
     "accuracy",
 )
 GROUPS = {

@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
-from boxcrew.core.errors import BoxcrewError, UsageError
+from boxcrew.core.errors import BoxcrewError, UsageError, first_line
 from boxcrew.deploy.processes.collectives import TIMEOUT, DistributedGroup
 from boxcrew.deploy.processes.environments import ProcessEnvironment
 from boxcrew.deploy.processes.heartbeat import CONNECTION_ERRORS, RESUME_ADVICE, Heartbeat
@@ -67,7 +67,10 @@ class ElasticGroup(DistributedGroup):
 
     @property
     def is_superseded(self) -> bool:
-        newest = self.membership.newest()
+        try:
+            newest = self.membership.newest()
+        except CONNECTION_ERRORS as error:
+            raise BoxcrewError(f"the launcher is gone: {first_line(error)}", advice=RESUME_ADVICE) from None
         return newest is not None and newest.number > self._generation.number
 
     def open(self, session: Mapping[str, Any]) -> None:
