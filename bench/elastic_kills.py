@@ -37,7 +37,7 @@ _QUIET = ("evaluation.every_epochs=100000", "summaries.tensorboard=false", "summ
 
 
 class Kill(NamedTuple):
-    """What one kill has cost."""
+    """The cost of one kill."""
 
     seconds: float  # until the next step was finished
     steps: int  # that were finished before, and were done again
@@ -80,7 +80,8 @@ def _kills(who: str, data: Path, run: Path, trials: int) -> list[Kill]:
     with _training(data, run, *words, "summaries.every_steps=1", "saver.every_steps=20") as launcher:
         _wait(lambda: _last_step(run) >= 3, launcher)
         while len(kills) < trials:
-            _wait(lambda: len(_members(launcher)) == REPLICAS and _is_whole(run), launcher)
+            if not _wait(lambda: len(_members(launcher)) == REPLICAS and _is_whole(run), launcher):
+                break
             time.sleep(choice.uniform(0, 2))
             members = _members(launcher)
             victim = members[min(members)] if who == "chief" else members[choice.choice(sorted(members)[1:])]

@@ -344,6 +344,29 @@ signal.signal(signal.SIGUSR1, fail)
     assert json.loads((run / "status.json").read_text())["state"] == "failed"
 
 
+def test_kill_of_the_one_that_joins(start: Start, alone: Path, tmp_path: Path) -> None:
+    """In the place of a lost one another was started, and is killed when it is about to meet the others
+    -> the others go on, and a third one joins.
+    """
+    program = """
+import os, signal
+from boxcrew.deploy.processes.elastic_group import ElasticGroup
+meet = ElasticGroup._meet_members
+def die(group, generation):
+    if group.member == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    meet(group, generation)
+ElasticGroup._meet_members = die
+"""
+    process, run = start(first=program, pause=0.5), tmp_path / "run"
+    wait_for_step(run, 3, process)
+    replicas_of(process)[1].kill()
+    err = require_whole(process, run, alone)
+    assert "replica 3 was killed by SIGKILL: 2 replicas go on, and another is started in its place" in err
+    assert "replica 4 joins; 3 replicas go on" in (run / "train.log").read_text()
+    assert num_starts(run) == 1
+
+
 def test_join_and_flap(start: Start, alone: Path, tmp_path: Path) -> None:
     """From one replica to three and back, started by hand, one of them killed."""
     address = f"127.0.0.1:{free_port()}"
@@ -380,11 +403,14 @@ def test_join_is_refused(start: Start, tmp_path: Path, photos: Path) -> None:
         file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
     less = start(address, f"data={tmp_path / 'less'}", command="join")
     assert "is not the data that the chief has" in less.communicate(timeout=PATIENCE)[1]
+    old = start(address, command="join", first="import boxcrew.train.run.replicas as r\nr.VERSION = '0.0'\n")
+    assert "; here is boxcrew 0.0, torch" in old.communicate(timeout=PATIENCE)[1]
     first = start(address, command="join")
     wait_until(lambda: " joins; 2 replicas" in (run / "train.log").read_text(), process)
     second = start(address, command="join")
     assert "no room: 2 replicas of at most 2" in second.communicate(timeout=PATIENCE)[1]
-    assert (other.returncode, less.returncode, second.returncode) == (2, 3, 2)
+    codes = [refused.returncode for refused in (other, less, old, second)]
+    assert codes == [2, 3, 2, 2]
     process.kill()
     assert first.wait(timeout=PATIENCE) != 0
     nobody = start(address, command="join")

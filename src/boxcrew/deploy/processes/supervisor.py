@@ -198,8 +198,10 @@ class _Attempt:
             if lost:
                 if not self._go_on_without(lost):
                     return False
-            elif failed := [w for w in ended if w.code != 0 and self._is_failure(w)]:
+            elif failed := [worker for worker in ended if self._is_failure(worker)]:
                 self._fail(failed[0])
+            for worker in ended:
+                self._say_if_not_joined(worker)
             self._let_in_and_out()
 
     def kill_all(self) -> None:
@@ -221,9 +223,20 @@ class _Attempt:
 
     def _is_failure(self, worker: Worker) -> bool:
         """Return whether the run cannot go on because this process has ended."""
+        if worker.code == 0 or worker.is_lost:
+            return False
         has_left = worker.code == PREEMPTED and self._membership.is_marked("leaves", worker.number)
-        is_member = worker.number in self._generation.members or worker.number < self._crew.num
-        return is_member and not has_left
+        has_not_joined = worker.number >= self._crew.num and worker.number not in self._generation.members
+        return not has_left and not has_not_joined
+
+    def _say_if_not_joined(self, worker: Worker) -> None:
+        """Warn if a replica has ended that was started in the place of a lost one, before it could join."""
+        number = worker.number
+        if worker.code and number >= self._crew.num and number not in self._generation.members:
+            left = self._membership.is_marked("ready", number) or self._membership.is_marked("leaves", number)
+            reason = self._watch.beat_of(number).removeprefix(FAILED) or f"exit code {worker.code}"
+            if not left:
+                _say(f"replica {number} could not join: {reason}")
 
     def _loss_of(self, worker: Worker) -> str:
         name = process_name(worker.number, self._crew.num_replicas if self._crew.num_servers else sys.maxsize)
@@ -263,10 +276,10 @@ class _Attempt:
 
     def _go_on_without(self, lost: Mapping[int, str]) -> bool:
         """Let the others go on; return False if they cannot, and all are to be started again."""
-        members = set(self._generation.members) | set(range(self._crew.num))
-        lost = {number: loss for number, loss in lost.items() if number in members}
+        self._answered |= lost.keys()  # whatever they have asked for
+        lost = {number: loss for number, loss in lost.items() if self._is_needed(number)}
         if not lost:
-            return True  # they had not joined yet
+            return True
         is_open = self._membership.session() is not None
         has_chief = self._chief.code is None
         if has_chief and self._was_open and not is_open:
@@ -280,14 +293,21 @@ class _Attempt:
             _say(f"{reason}: all replicas are started again, from the newest checkpoint")
             return False
         unready = {each for each in self._generation.new if not self._membership.is_marked("ready", each)}
-        self._answered -= unready  # they have no state yet: they join again
+        self._answered -= unready - lost.keys()  # they have no state yet: they join again
         left = tuple(each for each in self._generation.members if each not in {*lost, *unready})
         _say(f"{reason}: {counted(len(left), 'replica')} go on, and another is started in its place")
-        self._announce(left, why=reason)
+        if left != self._generation.members:
+            self._announce(left, why=reason)
         for number in lost:
             if number in self._workers:
                 self._replace()
         return True
+
+    def _is_needed(self, number: int) -> bool:
+        """Return whether a process is a part of the run, or was started to become one, and has not left."""
+        num = self._crew.num
+        is_member = number in self._generation.members or self._crew.num_replicas <= number < num
+        return is_member or (number >= num and not self._membership.is_marked("leaves", number))
 
     def _announce(self, members: tuple[int, ...], *, new: tuple[int, ...] = (), why: str) -> None:
         self._generation = Generation(self._generation.number + 1, members, new, why)
