@@ -7,133 +7,24 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.helpers.forked import UNDRAWN, Forked, boxcrew
-from tests.helpers.once import MakeOnce
-from tests.helpers.processes import free_port
-from tests.helpers.runs import newest_tensors, require_equal, rows_without_times
-from tests.helpers.tiny import BACKBONE, replaced
-
-WORDS = (
-    f"detector.backbone={BACKBONE}",
-    "size=64",
-    "batch=4",
-    "init=scratch",
-    "trainable=*",
-    "steps=24",
-    "loader.workers=0",
-    "deploy.threads=1",
-    "deploy.strategy=ddp",
-    "deploy.replicas=3",
-    "deploy.logical_clones=4",
-    "deploy.restarts=9",
-    "summaries.tensorboard=false",
-    "summaries.images=0",
-    "summaries.every_steps=1",
-    "evaluation.every_epochs=1000",
-    "saver.every_steps=2",
-    "optim.ema=0.9",
+from tests.helpers.elastic import (
+    PATIENCE,
+    Start,
+    num_starts,
+    replicas_of,
+    require_whole,
+    step_of,
+    wait_for_step,
+    wait_until,
 )
-SLOWLY = """
-import time
-from boxcrew.train.loop.hooks.progress import ProgressReport
-after_step = ProgressReport.after_step
-def slowly(*given):
-    time.sleep({pause})
-    after_step(*given)
-ProgressReport.after_step = slowly
-"""
-"""Steps of the chief take long enough for a test to act in the middle of a run."""
-PATIENCE = 300  # seconds for anything to end, also on a busy machine
-Start = Callable[..., Forked]
-
-
-@pytest.fixture
-def start(photos: Path, home: Path, tmp_path: Path) -> Iterator[Start]:
-    """`start("steps=4")`: `boxcrew train`, or another command, in a session of its own; `first` is run before
-    anything else in each of its processes.
-    """
-    begun: list[Forked] = []
-
-    def begin(*words: str, command: str = "train", first: str = "", pause: float = 0.15) -> Forked:
-        if command == "train":
-            words = (f"data={photos}", *replaced(("out=run", *WORDS), words))
-        process = boxcrew(
-            command, *words, first=UNDRAWN + SLOWLY.format(pause=pause) + first, cwd=tmp_path, HOME=str(home)
-        )
-        begun.append(process)
-        return process
-
-    yield begin
-    for process in begun:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-
-
-@pytest.fixture(scope="session")
-def alone(photos: Path, home: Path, make_once: MakeOnce) -> Path:
-    """The same run in one process, never interrupted."""
-
-    def train(folder: Path) -> None:
-        words = replaced(WORDS, ("deploy.replicas=1",))
-        process = boxcrew(
-            "train", f"data={photos}", "out=run", *words, first=UNDRAWN, cwd=folder, HOME=str(home)
-        )
-        _, err = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, err
-
-    return make_once("alone", train) / "run"
-
-
-def step_of(run: Path) -> int:
-    """The last step with a line in the metrics."""
-    file = run / "metrics.jsonl"
-    lines = file.read_text().split("\n")[:-1] if file.is_file() else []
-    return int(json.loads(lines[-1])["step"]) if lines else 0
-
-
-def wait_for_step(run: Path, step: int, process: Forked) -> None:
-    wait_until(lambda: step_of(run) >= step, process)
-
-
-def wait_until(condition: Callable[[], bool], process: Forked) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
-
-
-def replicas_of(process: Forked) -> list[psutil.Process]:
-    """In the order in which the launcher has started them, the chief first."""
-    return sorted(psutil.Process(process.pid).children(), key=lambda child: (child.create_time(), child.pid))
-
-
-def require_whole(process: Forked, run: Path, alone: Path) -> str:
-    """Assert that the run ended as if nothing had happened, with each step once; return what it printed."""
-    _, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, err
-    assert [row["step"] for row in rows_without_times(run) if "rate" in row] == list(range(1, 25))
-    assert rows_without_times(run) == rows_without_times(alone)
-    require_equal(newest_tensors(run), newest_tensors(alone))
-    assert json.loads((run / "summary.json").read_text())["state"] == "finished"
-    assert not (run / "lock").exists()
-    return err
-
-
-def num_starts(run: Path) -> int:
-    """How often the chief has begun."""
-    return len(re.findall(r"training: \d+ steps", (run / "train.log").read_text()))
+from tests.helpers.runs import newest_tensors, require_equal, rows_without_times
 
 
 def test_worker_kill9(start: Start, alone: Path, tmp_path: Path) -> None:
@@ -342,79 +233,6 @@ signal.signal(signal.SIGUSR1, fail)
     assert process.returncode == 1
     assert "replica 1 failed: RuntimeError('no more paper')" in err
     assert json.loads((run / "status.json").read_text())["state"] == "failed"
-
-
-def test_kill_of_the_one_that_joins(start: Start, alone: Path, tmp_path: Path) -> None:
-    """In the place of a lost one another was started, and is killed when it is about to meet the others
-    -> the others go on, and a third one joins.
-    """
-    program = """
-import os, signal
-from boxcrew.deploy.processes.elastic_group import ElasticGroup
-meet = ElasticGroup._meet_members
-def die(group, generation):
-    if group.member == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    meet(group, generation)
-ElasticGroup._meet_members = die
-"""
-    process, run = start(first=program, pause=0.5), tmp_path / "run"
-    wait_for_step(run, 3, process)
-    replicas_of(process)[1].kill()
-    err = require_whole(process, run, alone)
-    assert "replica 3 was killed by SIGKILL: 2 replicas go on, and another is started in its place" in err
-    assert "replica 4 joins; 3 replicas go on" in (run / "train.log").read_text()
-    assert num_starts(run) == 1
-
-
-def test_join_and_flap(start: Start, alone: Path, tmp_path: Path) -> None:
-    """From one replica to three and back, started by hand, one of them killed."""
-    address = f"127.0.0.1:{free_port()}"
-    words = ("deploy.replicas=1:4", f"deploy.listen={address}")
-    process, run = start(*words, pause=1.0), tmp_path / "run"
-    wait_for_step(run, 3, process)
-
-    def log() -> str:
-        return (run / "train.log").read_text()
-
-    joined = [start(address, command="join") for _ in range(2)]
-    wait_until(
-        lambda: {"replica 1 joins", "replica 2 joins"} <= set(re.findall(r"replica \d joins", log())), process
-    )
-    wait_for_step(run, step_of(run) + 2, process)
-    joined[0].kill()
-    wait_until(lambda: "is lost: no heartbeat for" in log(), process)
-    os.kill(joined[1].pid, signal.SIGTERM)
-    assert joined[1].wait(timeout=PATIENCE) == 75
-    require_whole(process, run, alone)
-    assert num_starts(run) == 1
-
-
-def test_join_is_refused(start: Start, tmp_path: Path, photos: Path) -> None:
-    """With other settings, other data, or without room -> by name, and the run goes on."""
-    address = f"127.0.0.1:{free_port()}"
-    words = ("deploy.replicas=1:2", "deploy.logical_clones=2", f"deploy.listen={address}", "steps=10000")
-    process, run = start(*words), tmp_path / "run"
-    wait_for_step(run, 3, process)
-    other = start(address, "seed=3", command="join")
-    assert "seed=3: the run has 0" in other.communicate(timeout=PATIENCE)[1]
-    shutil.copytree(photos, tmp_path / "less")
-    for file in sorted((tmp_path / "less").rglob("train.txt")):
-        file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
-    less = start(address, f"data={tmp_path / 'less'}", command="join")
-    assert "is not the data that the chief has" in less.communicate(timeout=PATIENCE)[1]
-    old = start(address, command="join", first="import boxcrew.train.run.replicas as r\nr.VERSION = '0.0'\n")
-    assert "; here is boxcrew 0.0, torch" in old.communicate(timeout=PATIENCE)[1]
-    first = start(address, command="join")
-    wait_until(lambda: " joins; 2 replicas" in (run / "train.log").read_text(), process)
-    second = start(address, command="join")
-    assert "no room: 2 replicas of at most 2" in second.communicate(timeout=PATIENCE)[1]
-    codes = [refused.returncode for refused in (other, less, old, second)]
-    assert codes == [2, 3, 2, 2]
-    process.kill()
-    assert first.wait(timeout=PATIENCE) != 0
-    nobody = start(address, command="join")
-    assert "no run can be reached there" in nobody.communicate(timeout=PATIENCE)[1]
 
 
 def test_sigterm_to_all(start: Start, tmp_path: Path) -> None:

@@ -145,7 +145,8 @@ class Trainer:
                 self._roll_back()
             self._run_steps()
         self.deployment.finalize()
-        self.preempted = self.deployment.preempted_replicas(is_told=self._is_told)
+        told = self.deployment.preempted_replicas(is_told=self._is_told)
+        self.preempted = told if self.interrupted else ()  # one that wanted to leave is not needed any more
         if self.preempted:
             self.stop_reason = f"{' and '.join(f'replica {rank}' for rank in self.preempted)} was preempted"
         for hook in self.hooks:
