@@ -58,6 +58,7 @@ BENCHES = (
     "tune_kills",
     "elastic_data",
     "elastic_links",
+    "elastic_kills",
     "accuracy",
 )
 GROUPS = {

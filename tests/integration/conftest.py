@@ -20,6 +20,7 @@ from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import train
 from tests.helpers.damage import VocSet
+from tests.helpers.elastic import alone, start  # noqa: F401 - fixtures
 from tests.helpers.forked import Forked, Job
 from tests.helpers.once import MakeOnce
 from tests.helpers.s3_fixtures import bucket, s3  # noqa: F401 - fixtures

@@ -45,6 +45,7 @@ WORDS = (
     "schedule=fixed",  # the same for runs of any length
     "schedule.warmup=0",
     "saver.every_steps=2",
+    "deploy.restarts=0",  # what goes on after a loss is in test_elastic.py
 )
 Start = Callable[..., Forked]
 SOON = 20  # seconds, also on a busy machine: by the death of a process, not by how long it is not heard of

@@ -45,8 +45,8 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     def at(step: int) -> None:
         original = Trainer._do_step
 
-        def do_step(self: Trainer, stream: Any) -> StepReport:
-            report = original(self, stream)
+        def do_step(self: Trainer) -> StepReport:
+            report = original(self)
             if self.step == step:
                 signal.raise_signal(signal.SIGINT)
             return report

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from torch.multiprocessing.spawn import ProcessExitedException
 
 from boxcrew.api import run_config
 from boxcrew.core.errors import BoxcrewError
-from boxcrew.core.types import Batch
 from boxcrew.deploy.processes.collectives import DistributedGroup
 from boxcrew.deploy.processes.environments import ProcessEnvironment
 from boxcrew.plan.plan import Plan
@@ -165,10 +164,10 @@ def test_a_killed_chief(where: str, photos: Path, complete: Path, tmp_path: Path
 def _interrupt(step: int, signaled: int, rank: int) -> None:
     original = Trainer._do_step
 
-    def do_step(self: Trainer, batches: Iterator[Batch]) -> StepReport:
+    def do_step(self: Trainer) -> StepReport:
         if self.step == step and rank == signaled:
             signal.raise_signal(signal.SIGINT)
-        return original(self, batches)
+        return original(self)
 
     Trainer._do_step = do_step  # type: ignore[method-assign]
 

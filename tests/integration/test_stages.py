@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -138,11 +137,11 @@ def test_an_interrupted_run_is_summed_up_as_far_as_it_came(
     """Ctrl-C in a step of stage 3 -> the run says so, and goes on from there."""
     original, calls = Trainer._do_step, []
 
-    def do_step(self: Trainer, stream: Any) -> StepReport:
+    def do_step(self: Trainer) -> StepReport:
         calls.append(self)
         if len(calls) == 8:
             signal.raise_signal(signal.SIGINT)
-        return original(self, stream)
+        return original(self)
 
     monkeypatch.setattr(Trainer, "_do_step", do_step)
     out = tmp_path / "run"
@@ -163,10 +162,10 @@ def test_a_failed_run_is_summed_up_as_far_as_it_came(
 ) -> None:
     original = Trainer._do_step
 
-    def do_step(self: Trainer, stream: Any) -> StepReport:
+    def do_step(self: Trainer) -> StepReport:
         if self.step == 3:
             raise BoxcrewError("no power")
-        return original(self, stream)
+        return original(self)
 
     monkeypatch.setattr(Trainer, "_do_step", do_step)
     out = tmp_path / "run"

@@ -7,7 +7,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -60,8 +59,8 @@ def test_a_resumed_run_chooses_the_same_anchors(
     assert len(unstopped) == STEPS * BATCH, "every sample of every epoch has a draw of its own"
     original = Trainer._do_step
 
-    def do_step(self: Trainer, stream: Any) -> StepReport:
-        report = original(self, stream)
+    def do_step(self: Trainer) -> StepReport:
+        report = original(self)
         if self.step == STOP:
             signal.raise_signal(signal.SIGINT)
         return report

@@ -55,6 +55,19 @@ HELP = {
       boxcrew plan ssd300_vgg16 data=photos --assume "24GB-gpu, 8 cores, 32GB"
       boxcrew plan data=photos goal=smallest out=plan.json
     """,
+    "join": """Add this computer to a running training, as one more replica.
+
+    Usage:
+      boxcrew join HOST:PORT [data=PATH] [loader.workers=2]
+
+    The training must have room: deploy.replicas=1:4 deploy.logical_clones=4 has
+    room for four. It prints the address. Everything but the place of the data set
+    and the number of loader workers comes from there.
+
+    Examples:
+      boxcrew join 127.0.0.1:29500
+      boxcrew join trainer.local:29500 data=/mnt/photos
+    """,
     "resume": """Continue a run that was stopped, or extend one that is finished.
 
     Usage:

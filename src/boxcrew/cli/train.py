@@ -11,14 +11,18 @@ from typing import Literal
 from boxcrew.api import plan_run, resume_run, run_config, train_run
 from boxcrew.cli.document import INTERRUPTED
 from boxcrew.cli.output import Output, parse_settings, require
+from boxcrew.cli.taking_part import taking_part
 from boxcrew.compare.trainings import SETTINGS
 from boxcrew.core.config import Config
-from boxcrew.core.errors import PREEMPTED, BoxcrewError, UsageError
+from boxcrew.core.errors import PREEMPTED, UsageError
 from boxcrew.core.parent_process import LAUNCHER, die_with
 from boxcrew.core.storage.address import Url, location_of
 from boxcrew.deploy.processes.collectives import DistributedGroup, ReplicaGroup
-from boxcrew.deploy.processes.environments import read_environment
+from boxcrew.deploy.processes.elastic_group import ElasticGroup
+from boxcrew.deploy.processes.environments import host_and_port, read_environment
+from boxcrew.deploy.processes.membership import own_number
 from boxcrew.plan.plan import Plan
+from boxcrew.plan.request import ReplicaRange
 from boxcrew.train.bucket.records import local_run, records
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import Outcome
@@ -97,23 +101,15 @@ def _run(
         die_with(int(os.environ[LAUNCHER]))
     elif "TORCHELASTIC_RUN_ID" in os.environ:  # torchrun's agent starts others in our place if it is killed
         die_with(os.getppid())
-    env = read_environment(os.environ)
-    if env is None:
+    group = _own_group(config)
+    if group is None:
         num_replicas, num_servers = planned_processes(config, before)
-        if num_replicas + num_servers > 1:
-            from boxcrew.deploy.processes.launch import start_processes  # slow to import, and rarely needed
-
-            take = out.document.take if out.as_json else None
-            start_processes(
-                sys.argv[1:], num_replicas, num_servers, on_failure=record_failure, take_output=take
-            )
+        if num_replicas + num_servers > 1 or _can_grow(config):
+            _launch(config, num_replicas, num_servers, out)
             return
         group = ReplicaGroup()
-    else:
-        num_servers = planned_servers(config, env.world_size) if env.rank == 0 else 0
-        group = DistributedGroup(env, num_servers=num_servers)
     preempted = False
-    try:
+    with taking_part(group):
         if group.is_chief:
             outcome = work(group)
             out.result({"run": str(outcome.url or outcome.folder), **outcome.summary})
@@ -123,11 +119,41 @@ def _run(
             run_parameter_server(group, Screen())
         else:
             preempted = train_replica(group, Screen())
-    except (Exception, KeyboardInterrupt) as error:
-        group.report_failure(str(error) if isinstance(error, BoxcrewError) else repr(error))
-        raise
-    finally:
-        group.close()
     if preempted:
         group.wait_for_chief()
         sys.exit(PREEMPTED)
+
+
+def _own_group(config: RunConfig) -> ReplicaGroup | None:
+    """Return the group of processes that this one was started in; None if it was started alone."""
+    env = read_environment(os.environ)
+    if env is None:
+        return None
+    if (member := own_number()) is not None:
+        return ElasticGroup(env, member)
+    num_servers = planned_servers(config, env.world_size) if env.rank == 0 else 0
+    return DistributedGroup(env, num_servers=num_servers)
+
+
+def _can_grow(config: RunConfig) -> bool:
+    """Return whether replicas may join a run that begins with one."""
+    replicas, clones = config.deploy.replicas, config.deploy.logical_clones
+    return isinstance(replicas, ReplicaRange) and replicas.most > 1 and clones != "auto" and clones > 1
+
+
+def _launch(config: RunConfig, num_replicas: int, num_servers: int, out: Output) -> None:
+    """Start the processes of a run on this host, and wait for them."""
+    from boxcrew.deploy.processes.launch import start_processes  # slow to import, and rarely needed
+    from boxcrew.deploy.processes.supervisor import Crew
+
+    replicas = config.deploy.replicas
+    crew = Crew(
+        words=sys.argv[1:],
+        num_replicas=num_replicas,
+        num_servers=num_servers,
+        most=replicas.most if isinstance(replicas, ReplicaRange) else num_replicas,
+        restarts=config.deploy.restarts,
+        address=host_and_port(config.deploy.listen, setting="deploy.listen="),
+        takes_output=out.as_json,
+    )
+    start_processes(crew, on_failure=record_failure, take_output=out.document.take if out.as_json else None)

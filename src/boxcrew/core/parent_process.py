@@ -8,6 +8,7 @@ import signal
 import sys
 
 LAUNCHER = "BOXCREW_LAUNCHER"  # environment variable with the launcher's process number
+MEMBER = "BOXCREW_MEMBER"  # environment variable with the number of a replica that our launcher has started
 RUN_FOLDERS = "BOXCREW_RUN_FOLDERS"  # environment variable with the file in which the chief names its folders
 _PR_SET_PDEATHSIG = 1  # sys/prctl.h
 

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -30,6 +30,17 @@ class RunStatus:
     elapsed: float  # seconds of training, by the chief's clock
     stop: bool  # whether the run is to end
     interrupted: bool  # whether it is to end at once
+    regroups: bool = False  # whether other members than those of the group are to train from here on
+
+    def numbers(self) -> tuple[float, ...]:
+        return (self.elapsed, self.stop, self.interrupted, self.regroups)
+
+    @classmethod
+    def of(cls, numbers: Sequence[float]) -> Self:
+        """Return the state that sums over all replicas mean, of which the chief alone gives the clock."""
+        elapsed, *flags = numbers
+        stop, interrupted, regroups = (flag > 0 for flag in flags)
+        return cls(elapsed=elapsed, stop=stop, interrupted=interrupted, regroups=regroups)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +92,11 @@ class PlanProcess:
         """The indices of these clones among all of the plan."""
         return self.execution.plan.clones_of(self.group.rank)
 
+    @property
+    def can_regroup(self) -> bool:
+        """True if replicas can go on in a new group when one is lost, comes or leaves."""
+        return False
+
     def barrier(self) -> None:
         """Wait for all replicas before a step: one that waits for another's data must not seem stuck."""
         if self.group.num_replicas > 1:
@@ -113,11 +129,10 @@ class PlanProcess:
         """Return the chief's clock, and whether any replica wants to stop. Collective."""
         if self.group.num_replicas == 1:
             return status
-        own = (status.elapsed if self.is_chief else 0.0, status.stop, status.interrupted)
-        numbers = torch.tensor(own, dtype=torch.float64)
+        own = status if self.is_chief else replace(status, elapsed=0.0)
+        numbers = torch.tensor(own.numbers(), dtype=torch.float64)
         self.group.all_reduce(numbers)
-        elapsed, stop, interrupted = numbers.tolist()
-        return RunStatus(elapsed=elapsed, stop=stop > 0, interrupted=interrupted > 0)
+        return RunStatus.of(numbers.tolist())
 
     def preempted_replicas(self, *, got_signal: bool) -> tuple[int, ...]:
         """Return the replicas that were told to end, unless all were. Collective."""

@@ -70,6 +70,10 @@ class DeployConfig(Config, group="deploy"):
     """Shares of a step, however many replicas compute them (ddp); auto is one for each replica."""
     exact: bool | Literal["auto"] = "auto"
     """Add up in the order of clones: any number of replicas learns the same bits; auto does with ddp."""
+    restarts: int = Field(default=2, ge=0)
+    """Lost processes within 10 minutes that a run on one launcher survives; one more ends it."""
+    listen: str = "127.0.0.1:0"
+    """Address at which boxcrew join finds the run; port 0 is any. It must be one that others reach."""
     clone_on_cpu: bool = False
     """Put all clones on the CPU, even if there are accelerators."""
     shares: Annotated[tuple[Count, ...], commas] | None = None

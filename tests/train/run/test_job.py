@@ -59,8 +59,14 @@ def test_other_starts_are_no_restarts() -> None:
     begin(first, Path("runs/detect/train"))
     assert goes_on_in(first) is None, "typed twice in one session of a shell"
     assert goes_on_in(REQUEUED) == Path("runs/detect/train")
-    assert LauncherJob.of(CONFIG, {**TORCHRUN, LAUNCHER: "1"}) is None
     assert LauncherJob.of(CONFIG, {}) is None
+
+
+def test_our_own_launcher_numbers_its_starts() -> None:
+    first, second = ({"TORCHELASTIC_RUN_ID": f"mine.{number}", LAUNCHER: "1"} for number in range(2))
+    begin(first, Path("runs/detect/train"))
+    assert goes_on_in(first) is None
+    assert goes_on_in(second) == Path("runs/detect/train")
 
 
 def test_a_job_that_fails_before_it_begins_leaves_nothing() -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any
@@ -15,11 +15,13 @@ import psutil
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import Store  # type: ignore[attr-defined]
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.deploy.processes.environments import ProcessEnvironment, process_name
 from boxcrew.deploy.processes.heartbeat import CONNECTION_ERRORS, IS_LOST, RESUME_ADVICE, Heartbeat
 from boxcrew.deploy.processes.link import measure_link
+from boxcrew.deploy.processes.membership import Generation
 from boxcrew.deploy.processes.messages import MessageChannel
 from boxcrew.deploy.processes.rendezvous import (
     choose_network,
@@ -47,7 +49,14 @@ class ReplicaGroup:
     local_world_size = 1  # processes on this host
     local_position = (0, 1)  # a replica's index among those on this host, and their number
     rank = 0
+    member = 0  # the number of this replica, which it keeps when ranks change
     num_replicas = 1  # replicas; ranks from there on are parameter servers
+    is_elastic = False  # whether its replicas may come, go and be lost
+
+    @property
+    def is_superseded(self) -> bool:
+        """True if other members than those of this group were announced: it should `regroup`."""
+        return False
 
     @property
     def is_chief(self) -> bool:
@@ -107,6 +116,32 @@ class ReplicaGroup:
     def report_failure(self, why: str) -> None:
         """Tell the other processes that this one has failed."""
 
+    def open(self, session: Mapping[str, Any]) -> None:
+        """Let replicas join with this knowledge of the run, leave and be lost, if our launcher has started
+        it. Only the chief may call it.
+        """
+
+    def shut(self) -> None:
+        """End what `open` has begun."""
+
+    def leave(self) -> None:
+        """Ask for a group without this replica."""
+
+    def regroup(self) -> Generation:
+        """Meet the members that were announced last; ranks are then other ones. Raise `LeftError` if this
+        replica is not among them.
+        """
+        raise NotImplementedError("only the replicas that our launcher has started can")
+
+    def ask(self) -> None:
+        """Ask the launcher to let this replica join, and wait until it does."""
+
+    def mark_met(self) -> None:
+        """Say, after `regroup`, that all members have met. Only the chief may call it."""
+
+    def mark_ready(self) -> None:
+        """Say that this replica, which has joined, has the state of the run."""
+
     def close(self) -> None: ...
 
     def wait_for_chief(self) -> None:
@@ -117,8 +152,27 @@ class DistributedGroup(ReplicaGroup):
     """Replicas in processes of their own. The last ranks are parameter servers, as many as the chief says."""
 
     def __init__(self, env: ProcessEnvironment, *, num_servers: int = 0) -> None:
+        self._meet(connect_store(env), env, num_servers)
+        # On a connection of its own: the first may be blocked by a broadcast that waits for the chief.
+        own_store, num = self._store.clone(), self.num_replicas
+        self._heartbeat = Heartbeat(own_store, env.rank, env.world_size, num_replicas=num, on_loss=self._end)
+        if len({member.host for member in self._members[:num]}) > 1 and not self.is_server:
+            self.hosts = with_link(self.hosts, measure_link(self.all_reduce, num))
+
+    def _meet(
+        self,
+        store: Store,
+        env: ProcessEnvironment,
+        num_servers: int,
+        *,
+        check: Callable[[], None] = lambda: None,
+        timeout: timedelta = TIMEOUT,
+    ) -> None:
+        """Wait for all members and connect to them. `check` is called meanwhile, and may raise an error.
+        `timeout` is that of connecting, and of messages.
+        """
         self.rank = env.rank
-        self._store, self._members = join_members(connect_store(env), env, num_servers)
+        self._store, self._members = join_members(store, env, num_servers, check)
         num_servers = self._members[0].num_servers
         self.num_replicas = env.world_size - num_servers
         self.hosts = hosts_of(self._members[: self.num_replicas], self._members[self.num_replicas :])
@@ -129,18 +183,13 @@ class DistributedGroup(ReplicaGroup):
             self.local_position = (local_replicas.index(self.rank), len(local_replicas))
         choose_network(env.address)
         dist.init_process_group(
-            _backend(), store=self._store, rank=env.rank, world_size=env.world_size, timeout=TIMEOUT
+            _backend(), store=self._store, rank=env.rank, world_size=env.world_size, timeout=timeout
         )
         # All processes must create all groups, also those that they are not in.
         self._replicas = _new_group(range(self.num_replicas), num_servers)
         self._servers = _new_group(range(self.num_replicas, env.world_size), num_servers)
         self.messages = MessageChannel(self.waiting)
         self._num_broadcasts = 0
-        # On a connection of its own: the first may be blocked by a broadcast that waits for the chief.
-        own_store, num = self._store.clone(), self.num_replicas
-        self._heartbeat = Heartbeat(own_store, env.rank, env.world_size, num_replicas=num, on_loss=self._end)
-        if len({member.host for member in self._members[:num]}) > 1 and not self.is_server:
-            self.hosts = with_link(self.hosts, measure_link(self.all_reduce, num))
 
     def processes(self) -> list[dict[str, Any]]:
         names = [process_name(rank, self.num_replicas) for rank in range(len(self._members))]
@@ -152,19 +201,23 @@ class DistributedGroup(ReplicaGroup):
             dist.all_reduce(tensor, group=self._replicas)
 
     def all_reduce_async(self, tensor: Tensor) -> Wait:
-        return self._wait_for(dist.all_reduce(tensor, group=self._replicas, async_op=True))
+        with self.waiting():
+            work = dist.all_reduce(tensor, group=self._replicas, async_op=True)
+        return self._wait_for(work)
 
     def all_to_all_async(
         self, received: Tensor, sent: Tensor, received_sizes: list[int], sent_sizes: list[int]
     ) -> Wait:
         sizes = (received_sizes, sent_sizes)
-        return self._wait_for(
-            dist.all_to_all_single(received, sent, *sizes, group=self._replicas, async_op=True)
-        )
+        with self.waiting():
+            work = dist.all_to_all_single(received, sent, *sizes, group=self._replicas, async_op=True)
+        return self._wait_for(work)
 
     def all_gather_async(self, whole: Tensor, piece: Tensor) -> Wait:
         pieces = list(whole.view(self.num_replicas, -1).unbind())
-        return self._wait_for(dist.all_gather(pieces, piece, group=self._replicas, async_op=True))
+        with self.waiting():
+            work = dist.all_gather(pieces, piece, group=self._replicas, async_op=True)
+        return self._wait_for(work)
 
     def _wait_for(self, work: dist.Work | None) -> Wait:
         assert work is not None
@@ -223,7 +276,8 @@ class DistributedGroup(ReplicaGroup):
     def close(self) -> None:
         self._heartbeat.close()
         with suppress(*CONNECTION_ERRORS):  # the group may have lost a member
-            dist.destroy_process_group()
+            if dist.is_initialized():
+                dist.destroy_process_group()
 
     def wait_for_chief(self) -> None:
         if (process := self._local_process(0)) is not None:
@@ -248,8 +302,12 @@ class DistributedGroup(ReplicaGroup):
             except CONNECTION_ERRORS as error:
                 if not any(word in str(error).lower() for word in _BROKEN):
                     raise  # our own mistake, not the connection's
-                broken = "another process is gone: the connection to it is broken"
-                raise BoxcrewError(self._heartbeat.find_failed() or broken, advice=RESUME_ADVICE) from error
+                raise self._broken() from error
+
+    def _broken(self) -> BoxcrewError:
+        """Return what has happened when a connection is broken."""
+        message = self._heartbeat.find_failed() or "another process is gone: the connection to it is broken"
+        return BoxcrewError(message, advice=RESUME_ADVICE)
 
 
 def _new_group(ranks: range, num_servers: int) -> dist.ProcessGroup | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from boxcrew.deploy.processes.environments import process_name
 
 # All in seconds.
 INTERVAL = 1.0  # between two heartbeats
+SHORT_SILENCE = 4.0  # of one on another host, if a connection to it or others is broken
 SILENCE = 25.0  # without a heartbeat, until a process counts as lost: noticed within half a minute
 PATIENCE = 25.0  # that any step may take, however short the others were
 FIRST_STEP = 900.0  # that the first step may take
@@ -45,20 +46,75 @@ class HeartbeatStore(Protocol):
     def check(self, keys: list[str]) -> bool: ...
 
 
+class Watch:
+    """A watch over the heartbeats of processes: it finds those that have failed, are silent or hang."""
+
+    def __init__(self, store: HeartbeatStore, num_replicas: int) -> None:
+        self._store = store
+        self._num_replicas = num_replicas
+        self._last_beats: dict[int, str] = {}
+        self._silent: dict[int, int] = {}  # the watcher's rounds since the last heartbeat of each
+
+    def find_lost(self, ranks: Iterable[int]) -> tuple[int, str] | None:
+        """Return the rank of a process that is lost, and why. To be called every INTERVAL seconds."""
+        for rank in ranks:
+            beat = self.beat_of(rank)
+            if beat.startswith(FAILED):
+                return rank, f"{process_name(rank, self._num_replicas)} {beat}"
+            # In rounds of our own: while we were stopped ourselves, nobody else was silent.
+            is_silent = beat == self._last_beats.get(rank, "")
+            self._silent[rank] = self._silent.get(rank, 0) + 1 if is_silent else 0
+            self._last_beats[rank] = beat
+            seconds = self._silent[rank] * INTERVAL
+            if beat != DONE and seconds > SILENCE:
+                return rank, self.silence(rank, seconds)
+            _, _, stuck = beat.partition(" ")
+            if stuck:
+                return rank, f"replica {rank}{IS_LOST}{stuck}"
+        return None
+
+    def silent_for(self, rank: int) -> float:
+        """Return the seconds since the last heartbeat of a process, as far as `find_lost` has looked."""
+        return self._silent.get(rank, 0) * INTERVAL
+
+    def silence(self, rank: int, seconds: float) -> str:
+        """Return the message about a process that was not heard of for so long."""
+        name = process_name(rank, self._num_replicas)
+        return f"{name}{IS_LOST}no heartbeat for {seconds:.0f} s, it was stopped or killed"
+
+    def beat_of(self, rank: int) -> str:
+        """Return the last heartbeat of a process; empty if it had none yet."""
+        return self._store.get(key_of(rank)).decode() if self._store.check([key_of(rank)]) else ""
+
+
+def key_of(rank: int) -> str:
+    """Return the key of a process's heartbeat in the store."""
+    return f"heartbeat/{rank}"
+
+
 class Heartbeat:
     """The heartbeat of this process, and a watch over all others.
 
     `on_loss(rank, message)` is called in a thread of its own when another process has failed, is silent or
-    hangs. The first `num_replicas` ranks are replicas, the others parameter servers.
+    hangs. The first `num_replicas` ranks are replicas, the others parameter servers. With `watches=False` the
+    launcher watches over all.
     """
 
     def __init__(
-        self, store: HeartbeatStore, rank: int, size: int, *, num_replicas: int, on_loss: OnLoss
+        self,
+        store: HeartbeatStore,
+        rank: int,
+        size: int,
+        *,
+        num_replicas: int,
+        on_loss: OnLoss,
+        watches: bool = True,
     ) -> None:
         self._store = store
         self._rank = rank
         self._num_replicas = num_replicas
-        self._others = [other for other in range(size) if other != rank]
+        self._others = [other for other in range(size) if other != rank and watches]
+        self._others_watch = Watch(store, num_replicas)
         self._on_loss = on_loss
         self._count = 0
         self._busy_since: float | None = None  # None: it waits for others, or may take its time
@@ -66,11 +122,9 @@ class Heartbeat:
         self._failure: str | None = None
         self._segment = 0.0  # seconds: the longest stretch of the current step without waiting
         self._longest = 0.0  # seconds: of all steps before
-        self._last_beats = dict.fromkeys(self._others, "")
-        self._silent = dict.fromkeys(self._others, 0)  # our own rounds since the last heartbeat of each
         self._checked_at = time.monotonic()
         self._ended = threading.Event()
-        store.set(self._key(rank), self._next_beat())
+        store.set(key_of(rank), self._next_beat())
         works = (self._run, self._watch)
         self._threads = [threading.Thread(target=work, name="heartbeat", daemon=True) for work in works]
         for thread in self._threads:
@@ -109,7 +163,7 @@ class Heartbeat:
         """Tell the others that this process has failed; from now on that is its heartbeat."""
         self._failure = why
         with suppress(*CONNECTION_ERRORS):  # the chief, who runs the store, may be gone already
-            self._store.set(self._key(self._rank), self._next_beat())
+            self._store.set(key_of(self._rank), self._next_beat())
 
     def find_failed(self) -> str | None:
         """Wait for another process to report a failure; return which, and why, or None if none does."""
@@ -117,7 +171,7 @@ class Heartbeat:
         while time.monotonic() < begun + FAILURE_GRACE:
             for rank in self._others:
                 with suppress(*CONNECTION_ERRORS):
-                    beat = self._beat_of(rank)
+                    beat = self._others_watch.beat_of(rank)
                     if beat.startswith(FAILED):
                         time.sleep(max(0.0, begun + END_GRACE - time.monotonic()))
                         return f"{process_name(rank, self._num_replicas)} {beat}"
@@ -132,9 +186,11 @@ class Heartbeat:
         for thread in self._threads:
             thread.join(timeout=2 * INTERVAL)
         with suppress(*CONNECTION_ERRORS):  # the chief may have ended before us
-            self._store.set(self._key(self._rank), DONE if self._failure is None else self._next_beat())
+            self._store.set(key_of(self._rank), DONE if self._failure is None else self._next_beat())
             end = time.monotonic() + (SHUTDOWN if self._failure is None and self._rank == 0 else 0)
-            while time.monotonic() < end and any(self._beat_of(rank) != DONE for rank in self._others):
+            while time.monotonic() < end and any(
+                self._others_watch.beat_of(rank) != DONE for rank in self._others
+            ):
                 time.sleep(INTERVAL / 10)
 
     def _pause(self) -> None:
@@ -145,8 +201,8 @@ class Heartbeat:
     def _run(self) -> None:
         while not self._ended.wait(INTERVAL):
             try:
-                self._store.set(self._key(self._rank), self._next_beat())
-                lost = self._find_lost()
+                self._store.set(key_of(self._rank), self._next_beat())
+                lost = self._others_watch.find_lost(self._others)
                 if lost is not None and IS_LOST not in lost[1]:
                     self._ended.wait(END_GRACE)  # the main thread may meet the failure, and say more
             except CONNECTION_ERRORS as error:
@@ -161,7 +217,7 @@ class Heartbeat:
         """Watch over the other thread, which waits forever if the process that runs the store was stopped."""
         while not self._ended.wait(INTERVAL):
             if time.monotonic() - self._checked_at > SILENCE:
-                self._on_loss(0, self._silence(0, SILENCE))
+                self._on_loss(0, self._others_watch.silence(0, SILENCE))
                 return
 
     def _next_beat(self) -> str:
@@ -176,31 +232,3 @@ class Heartbeat:
             return f"{self._count}"
         activity = "reading the data of a step" if self._is_reading else "in one step"
         return f"{self._count} stuck {activity} for {busy:.0f} s"
-
-    def _find_lost(self) -> tuple[int, str] | None:
-        """Return the rank of another process that is lost, and why."""
-        for rank in self._others:
-            beat = self._beat_of(rank)
-            if beat.startswith(FAILED):
-                return rank, f"{process_name(rank, self._num_replicas)} {beat}"
-            # In rounds of our own: while we were stopped ourselves, nobody else was silent.
-            self._silent[rank] = 0 if beat != self._last_beats[rank] else self._silent[rank] + 1
-            self._last_beats[rank] = beat
-            seconds = self._silent[rank] * INTERVAL
-            if beat != DONE and seconds > SILENCE:
-                return rank, self._silence(rank, seconds)
-            _, _, stuck = beat.partition(" ")
-            if stuck:
-                return rank, f"replica {rank}{IS_LOST}{stuck}"
-        return None
-
-    def _silence(self, rank: int, seconds: float) -> str:
-        name = process_name(rank, self._num_replicas)
-        return f"{name}{IS_LOST}no heartbeat for {seconds:.0f} s, it was stopped or killed"
-
-    def _beat_of(self, rank: int) -> str:
-        return self._store.get(self._key(rank)).decode() if self._store.check([self._key(rank)]) else ""
-
-    @staticmethod
-    def _key(rank: int) -> str:
-        return f"heartbeat/{rank}"

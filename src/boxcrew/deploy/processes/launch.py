@@ -1,25 +1,23 @@
-"""Starting replicas: the same command in several processes of this host, through torch's elastic launcher."""
+"""Starting replicas: the same command in several processes of this host, and what is said of their end."""
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
 import tempfile
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from boxcrew.core.errors import PREEMPTED, BoxcrewError
 from boxcrew.core.parent_process import LAUNCHER, RUN_FOLDERS
-from boxcrew.deploy.processes.environments import LOCALHOST, process_name
+from boxcrew.deploy.processes.environments import process_name
 from boxcrew.deploy.processes.heartbeat import IS_LOST, RESUME_ADVICE, UNREACHABLE
+from boxcrew.deploy.processes.supervisor import Crew, FailedError, StoppedError, Supervisor
+from boxcrew.deploy.processes.worker import Worker
 
 TRACEBACK = "Traceback (most recent call last)"
 _INTERRUPTED = 130
@@ -34,58 +32,45 @@ class OnFailure(Protocol):
 
 
 def start_processes(
-    words: Sequence[str],
-    num_replicas: int,
-    num_servers: int,
-    *,
-    on_failure: OnFailure,
-    take_output: Callable[[str], None] | None = None,
+    crew: Crew, *, on_failure: OnFailure, take_output: Callable[[str], None] | None = None
 ) -> None:
-    """Run `boxcrew` with these command-line words in as many processes, and wait for them. Only the chief
-    prints here; the errors of the others are shown if they fail. `take_output` gets what the chief wrote on
-    stdout, which is then not shown, whether the processes fail or not.
+    """Run `boxcrew` with the crew's command-line words in as many processes, and wait for them. Only the
+    chief prints here; the errors of the others are shown if they fail. `take_output` gets what the chief
+    wrote on stdout, which is then not shown, whether the processes fail or not.
     """
-    num = num_replicas + num_servers
-    redirects = dict.fromkeys(range(1, num), Std.ALL) | ({0: Std.OUT} if take_output else {})
-    with tempfile.TemporaryDirectory(prefix="boxcrew-") as folder:
-        config = LaunchConfig(
-            min_nodes=1,
-            max_nodes=1,
-            nproc_per_node=num,
-            run_id=uuid.uuid4().hex,
-            rdzv_backend="c10d",
-            rdzv_endpoint=str(Path(folder) / "rendezvous"),
-            rdzv_configs={"store_type": "file"},  # the launcher is alone: it needs no port
-            max_restarts=0,
-            monitor_interval=0.2,
-            shutdown_timeout=120,  # seconds to finish a step and to save
-            signals_to_handle="SIGTERM,SIGINT",  # not SIGHUP, which nohup keeps away from us
-            local_addr=LOCALHOST,
-            logs_specs=DefaultLogsSpecs(log_dir=folder, redirects=redirects),
-        )
-        # The chief runs the rendezvous store itself: if it is gone, the others notice.
-        os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
+    with tempfile.TemporaryDirectory(prefix="boxcrew-") as name:
+        folder = Path(name)
         os.environ[LAUNCHER] = str(os.getpid())
-        os.environ[RUN_FOLDERS] = str(Path(folder) / "run_folders")
-        logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # failures are shown here
+        os.environ[RUN_FOLDERS] = str(folder / "run_folders")
         try:
-            elastic_launch(config, sys.executable)("-m", "boxcrew", *words)
-        except ChildFailedError as error:
-            if _is_preempted(error.failures):  # the chief has said so
+            supervisor = Supervisor(crew, folder)
+            if crew.most > crew.num_replicas:
+                address = f"{crew.address[0]}:{supervisor.store.port}"
+                print(f"more replicas may join: boxcrew join {address}", file=sys.stderr, flush=True)
+            supervisor.run()
+        except FailedError as error:
+            workers = sorted(error.workers, key=lambda worker: worker.ended_at)
+            failures = {worker.number: _failure(worker) for worker in workers if worker.code}
+            if error.reason is None and _is_preempted(failures):  # the chief has said so
                 sys.exit(PREEMPTED)
-            reason = _reason(error.failures, Path(folder), num_replicas)
-            code = error.failures[0].exitcode if reason is None else 0
+            reason = error.reason or _reason(failures, error.folder, crew.num_replicas)
+            code = failures[0].exitcode if reason is None else 0
             own = reason or f"replica 0 ended with exit code {code}"
             on_failure(_run_folders(), own, is_own=reason is None)
             if reason is None:
                 sys.exit(code)
             raise BoxcrewError(reason, advice=RESUME_ADVICE) from None
-        except SignalException:  # Ctrl-C and the like: passed on to the replicas, which have saved by now
+        except StoppedError:  # by Ctrl-C and the like: passed on to the replicas, which have saved by now
             sys.exit(_INTERRUPTED)
         finally:
             if take_output:
-                files = sorted(Path(folder).rglob("0/stdout.log"))
+                files = sorted(folder.glob("*/0/stdout.log"), key=lambda file: int(file.parts[-3]))
                 take_output(files[-1].read_text(encoding="utf-8", errors="replace") if files else "")
+
+
+def _failure(worker: Worker) -> ProcessFailure:
+    assert worker.code is not None
+    return ProcessFailure(local_rank=worker.number, pid=worker.pid, exitcode=worker.code, error_file="none")
 
 
 def _run_folders() -> list[Path]:

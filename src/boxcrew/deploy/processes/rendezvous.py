@@ -7,7 +7,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from boxcrew.hardware.machine import Host, Link, Machine
 from boxcrew.hardware.probe import probe_machine
 
 RENDEZVOUS = timedelta(minutes=5)  # for all processes to join
+LOOK = 0.02  # seconds between two looks at who has joined
 _GENERATION, _CONFIRMED = "generation", "confirmed"  # keys of the store
 _LOOPBACK = {LOCALHOST, "localhost"}
 """Addresses by which no other host can mean this one; a host's own name may lead to it too."""
@@ -66,9 +67,11 @@ class Member(NamedTuple):
     word: str  # random: of the same process of an earlier generation it was another
 
 
-def join_members(store: Store, env: ProcessEnvironment, num_servers: int) -> tuple[Store, list[Member]]:
+def join_members(
+    store: Store, env: ProcessEnvironment, num_servers: int, check: Callable[[], None] = lambda: None
+) -> tuple[Store, list[Member]]:
     """Return a store that only these processes use, and all of them by rank. Raise a `BoxcrewError` that
-    names those that have not joined.
+    names those that have not joined. `check` is called while they are waited for: it may raise an error.
 
     The chief names the generation with a random word, and confirms who is in it. The store may still hold
     what processes wrote that ended before a restart; and the number of restarts, which each host's launcher
@@ -97,7 +100,8 @@ def join_members(store: Store, env: ProcessEnvironment, num_servers: int) -> tup
         if time.monotonic() > end:
             missing = _missing(place, env.world_size) if generation is not None else [0]
             raise _not_joined(missing or [0], env, num_servers)
-        time.sleep(0.05)
+        check()
+        time.sleep(LOOK)
 
 
 def _joined(store: Store, env: ProcessEnvironment, own: Member) -> list[Member] | None:

@@ -49,6 +49,11 @@ class Ddp(Deployment):
         return placed
 
     @property
+    def can_regroup(self) -> bool:
+        """Only messages over gloo, of tensors in main memory, have been tried."""
+        return self.group.is_elastic and set(self.plan.devices) == {"cpu"} and not self.synced
+
+    @property
     def positions(self) -> list[int]:
         plan = self.execution.plan
         return [position for clone in self.own_indices for position in plan.clone_positions(clone)]

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,13 +15,16 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from boxcrew.core.types import Batch
+from boxcrew.core.units import counted
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.deploy.execution import RunStatus
 from boxcrew.deploy.optimizer_state import OptimizerState
+from boxcrew.deploy.processes.membership import Generation
 from boxcrew.tasks.base import Task, freeze_other_phases
-from boxcrew.train.loop.checkpoint import Checkpoint
+from boxcrew.train.loop.checkpoint import Checkpoint, broadcast_checkpoint
 from boxcrew.train.loop.guard import Guard
 from boxcrew.train.loop.optim import set_rate
+from boxcrew.train.loop.regrouping import Points
 from boxcrew.train.loop.schedule import Progress, TrainingSchedule
 
 
@@ -87,9 +91,14 @@ class Trainer:
     preempted: tuple[int, ...] = field(default=(), init=False)  # replicas told to end, if others were not
     _got_signal: bool = field(default=False, init=False)  # whether this process got a signal to end
     _is_stopped: bool = field(default=False, init=False)  # on all replicas
+    _leaves: bool = field(default=False, init=False)  # whether this replica wants to leave the others
     _batches: Callable[[int], Iterator[Batch]] | None = field(default=None, init=False)
-    _batches_replaced: bool = field(default=False, init=False)  # since the current iterator was made
+    _iterator: Iterator[Batch] | None = field(default=None, init=False)  # from the current step on
+    _current: Batch | None = field(default=None, init=False)  # of the step that is being computed
     _batch: Batch | None = field(default=None, init=False)  # of the last step of this process
+
+    def __post_init__(self) -> None:
+        self._points = Points(self.deployment, self._enter_group)
 
     @property
     def progress(self) -> Progress:
@@ -112,18 +121,34 @@ class Trainer:
         self._got_signal |= by_signal
         self.stop(reason)
 
-    def fit(self, batches: Callable[[int], Iterator[Batch]]) -> None:
-        """Train to the end of the run. `batches(step)` yields the batches from that step on."""
+    def leave(self) -> bool:
+        """Leave the others after the current step, if they can go on without this replica; return whether."""
+        group = self.deployment.group
+        self._leaves = self.deployment.can_regroup and not group.is_chief
+        self._got_signal |= self._leaves
+        return self._leaves
+
+    def fit(self, batches: Callable[[int], Iterator[Batch]], *, joins: bool = False) -> None:
+        """Train to the end of the run. `batches(step)` yields the batches from that step on, those of this
+        replica in the group that there is then. One that `joins` the others gets their state.
+        """
         self._batches = batches
+        if joins:
+            self._points.passed = -1
+            self._points.regroup()
         for hook in self.hooks:
             hook.begin(self)
-        self._sync_replicas()
+        if not joins:  # the others have just done it
+            self._sync_replicas()
         while not self._is_over or (self.guard.must_roll_back and not self._is_stopped):
             if self.guard.must_roll_back:
                 self._roll_back()
-            self._run_steps(self._batches(self.step))
+            self._run_steps()
         self.deployment.finalize()
-        self.preempted = self.deployment.preempted_replicas(got_signal=self._got_signal)
+        preempted = self.deployment.preempted_replicas(got_signal=self._got_signal)
+        self.preempted = (
+            preempted if self.interrupted else ()
+        )  # one that wanted to leave is not needed any more
         if self.preempted:
             ranks = " and ".join(f"replica {rank}" for rank in self.preempted)
             self.stop_reason = f"{ranks} {'was' if len(self.preempted) == 1 else 'were'} preempted"
@@ -132,8 +157,7 @@ class Trainer:
 
     def replace_batches(self, batches: Callable[[int], Iterator[Batch]]) -> None:
         """Read the next steps from another loader, which must yield the same batches."""
-        self._batches = batches
-        self._batches_replaced = True
+        self._batches, self._iterator = batches, None
 
     def serve_commands(self) -> None:
         """Take part in the collectives that the chief's hooks ask for, until it continues with the steps."""
@@ -166,11 +190,11 @@ class Trainer:
     def _is_over(self) -> bool:
         return self.progress.fraction >= 1 or self._is_stopped
 
-    def _run_steps(self, batches: Iterator[Batch]) -> None:
-        """Train until the run ends, must roll back, or reads its batches from another loader."""
-        self._batches_replaced = False
-        while not self._is_over and not self.guard.must_roll_back and not self._batches_replaced:
-            report = self._do_step(batches)
+    def _run_steps(self) -> None:
+        """Train until the run ends or must roll back."""
+        self._iterator = None
+        while not self._is_over and not self.guard.must_roll_back:
+            report = self._do_step()
             begun = time.monotonic()
             for hook in self.hooks:
                 hook.after_step(self, report)
@@ -179,23 +203,55 @@ class Trainer:
             self._sync_replicas()
 
     def _sync_replicas(self) -> None:
-        """Let the other replicas serve the chief until its hooks are done, then agree on the status."""
+        """Let the other replicas serve the chief until its hooks are done, then agree on the status, and on
+        whether replicas come or go here.
+        """
+        group = self.deployment.group
         if self.deployment.is_chief:
             self.deployment.broadcast_command("")
         else:
             self.serve_commands()
-        self._all_reduce_status()
+        if self._leaves:
+            group.leave()
+        agreed = self._pass_point(regroups=group.is_superseded)
+        if agreed.regroups and not agreed.stop and group.is_superseded:
+            self._points.regroup()
 
-    def _all_reduce_status(self) -> None:
+    def _enter_group(self, generation: Generation) -> None:
+        """Go on in a new group, in which this replica computes other samples than before. Those that are new
+        get the chief's state, between two steps.
+        """
+        group = self.deployment.group
+        self._iterator = self._current = None
+        if group.is_chief and generation.why:
+            self.guard.warn(
+                f"step {self.step}: {generation.why}; {counted(group.num_replicas, 'replica')} go on"
+            )
+        if not generation.new:
+            return
+        checkpoint = broadcast_checkpoint(self.checkpoint() if group.is_chief else None, group)
+        if group.member in generation.new:
+            self.load(checkpoint)
+            group.mark_ready()
+
+    def _pass_point(self, *, regroups: bool = False) -> RunStatus:
+        """Pass a point with no work before it."""
+        status, _ = self._points.pass_next(self._status(regroups=regroups), lambda: None)
+        return self._follow(status)
+
+    def _status(self, *, regroups: bool = False) -> RunStatus:
+        stops = self.stop_reason is not None
+        return RunStatus(elapsed=self.elapsed, stop=stops, interrupted=self.interrupted, regroups=regroups)
+
+    def _follow(self, agreed: RunStatus) -> RunStatus:
         """Make all replicas stop at the same step and count the same time, whatever their own hooks did."""
-        own = RunStatus(elapsed=self.elapsed, stop=self.stop_reason is not None, interrupted=self.interrupted)
-        agreed = self.deployment.all_reduce_status(own)
         self.elapsed = agreed.elapsed
         if agreed.interrupted and not self.interrupted:
             self.interrupt("another replica was interrupted")
-        elif agreed.stop and not own.stop:
+        elif agreed.stop and self.stop_reason is None:
             self.stop("another replica has stopped")
         self._is_stopped = agreed.stop
+        return agreed
 
     def _roll_back(self) -> None:
         checkpoint = self.guard.rollback_checkpoint(self.step)
@@ -210,29 +266,40 @@ class Trainer:
         rate = f"{self.guard.rate_factor:g} of the learning rate"
         self.guard.warn(f"continuing from step {self.step} at {rate}")
 
-    def _do_step(self, batches: Iterator[Batch]) -> StepReport:
+    def _read(self) -> Batch:
+        """Return this replica's batch of the current step. It is read again in a new group."""
+        if self._current is None:
+            assert self._batches is not None
+            with self.deployment.group.reading():
+                self._iterator = self._iterator or self._batches(self.step)
+                self._current = next(self._iterator)
+        return self._current
+
+    def _do_step(self) -> StepReport:
         begun = time.monotonic()
-        with self.deployment.group.reading():
-            batch = next(batches)
+        self._current = None
+        batch = self._read()
         waited = time.monotonic() - begun
         peak, factor = self.schedule.peak_rate, self.schedule.config.factor(self.progress)
         rate = peak * factor * self.guard.rate_factor
         set_rate(self.optimizer, rate)
-        self.deployment.barrier()
+        if self.deployment.can_regroup:
+            self._pass_point()
+        else:
+            self.deployment.barrier()
         terms: dict[str, float] = {}
         losses: dict[str, float] = {}  # of the phases
         with self.deployment.group.computing():
             for phase in self.task.phases_of(self.step):
-                self._seed_phase(phase, is_first=not losses)
                 with freeze_other_phases(self.task, phase):
-                    phase_terms = self._compute(batch, phase)
+                    phase_terms = self._compute_together(phase, is_first=not losses)
                     losses[phase] = sum(phase_terms.values())
                     norm, fault = self._update(losses[phase], phase)
                 terms |= phase_terms
                 if fault is not None:
                     break
         self.step += 1
-        self._batch = batch
+        self._batch = batch = self._read()
         if fault is None:
             self.guard.record_success(losses)
         else:
@@ -240,7 +307,7 @@ class Trainer:
             self.guard.record_failure(self.step, fault, batch, phase=phase if len(losses) > 1 else None)
         seconds = time.monotonic() - begun
         self.elapsed += seconds
-        self._all_reduce_status()
+        self._pass_point()
         return StepReport(
             progress=self.progress,
             loss=sum(losses.values()),
@@ -258,6 +325,20 @@ class Trainer:
         """Let the layers of a phase draw from the run's seed and the step, and phases differ."""
         draws = f"{self.schedule.seed} {self.step}"
         self.deployment.seed_step(draws if is_first else f"{draws} {phase}")
+
+    def _compute_together(self, phase: str, *, is_first: bool) -> dict[str, float]:
+        """Compute the gradients of a phase; if a replica is lost, the others compute them anew."""
+
+        def compute() -> dict[str, float]:
+            self._seed_phase(phase, is_first=is_first)
+            return self._compute(self._read(), phase)
+
+        if not self.deployment.can_regroup:
+            return compute()
+        _, terms = self._points.pass_next(
+            self._status(), compute, partial(self.deployment.abandon, self.task)
+        )
+        return terms
 
     def _compute(self, batch: Batch, phase: str) -> dict[str, float]:
         """Compute the gradients and return the terms of the loss."""

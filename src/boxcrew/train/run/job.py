@@ -37,7 +37,10 @@ class LauncherJob:
         """Return the job that this process is a part of, if the environment variables name one."""
         settings = hashlib.sha256(json.dumps(config.tree(), sort_keys=True).encode()).hexdigest()
         run_id = environment.get("TORCHELASTIC_RUN_ID", "")
-        if run_id and LAUNCHER not in environment:  # our own launcher names each start anew
+        if run_id and LAUNCHER in environment:  # our own launcher: it numbers its starts
+            name, _, number = run_id.partition(".")
+            return cls(name=f"launcher {name}", settings=settings, may_be_restarted=number != "0")
+        if run_id:
             name = f"torchrun {run_id}{_agent() if run_id == _UNNAMED else ''}"
             # Its count of restarts is one of each host: a process that is started again may see 0.
             return cls(name=name, settings=settings, may_be_restarted=True)

@@ -29,7 +29,7 @@ from boxcrew.train.planning.placement import placement
 from boxcrew.train.planning.planner import FirstSteps, Planner
 from boxcrew.train.run.hooks import RunHooks
 from boxcrew.train.run.record import RunRecord, is_damaged
-from boxcrew.train.run.replicas import broadcast_session
+from boxcrew.train.run.replicas import broadcast_session, session_tree
 from boxcrew.train.run.resuming import record_changes
 from boxcrew.train.run.setup import RunSetup
 from boxcrew.train.run.status import announce
@@ -111,7 +111,10 @@ class Session:
         trainer = self.setup.trainer(deployment, hooks.in_order(), hooks.saver.last_good, self.checkpoint)
         self._print_limits()
         try:
+            if deployment.can_regroup:
+                self.group.open(session_tree(self.setup, self.plan, is_last=self.is_last))
             trainer.fit(self._batches(task_data, deployment, unmixed.mixed_steps))
+            self.group.shut()
         except BoxcrewError as error:
             trainer.stop(error.message)
             self._write_summary(trainer, hooks, state="failed")
@@ -193,7 +196,7 @@ class Session:
     def _batches(
         self, task_data: TrainData, deployment: Deployment, mixed_steps: int | None
     ) -> Callable[[int], Iterator[Batch]]:
-        return self.setup.loader(deployment, task_data, self._workers(), mixed_steps=mixed_steps).batches
+        return self.setup.batches(deployment, task_data, self._workers, mixed_steps=mixed_steps)
 
     def _verify_plan(
         self, task_data: TrainData, unmixed: LastUnmixed, trainer: Trainer, measured: FirstSteps

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from boxcrew.core.errors import UsageError
+from boxcrew.core.types import Batch
 from boxcrew.data.loading.workers import Workers
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.plan.plan import Plan
@@ -79,6 +80,21 @@ class RunSetup:
             mixed_steps=mixed_steps,
         )
         return task_data.loader(options)
+
+    def batches(
+        self,
+        deployment: Deployment,
+        task_data: TrainData,
+        workers: Callable[[], Workers],
+        *,
+        mixed_steps: int | None,
+    ) -> Callable[[int], Iterator[Batch]]:
+        """Return what gives the batches from a step on: this replica's, in the group that there is then."""
+
+        def batches(step: int) -> Iterator[Batch]:
+            return self.loader(deployment, task_data, workers(), mixed_steps=mixed_steps).batches(step)
+
+        return batches
 
     def trainer(
         self,

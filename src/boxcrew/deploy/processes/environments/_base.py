@@ -51,6 +51,14 @@ def read_variables(
     )
 
 
+def host_and_port(text: str, *, setting: str = "") -> tuple[str, int]:
+    """Return the two parts of `HOST:PORT`; raise `UsageError` that begins with the setting if it is not."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) >= 65_536:
+        raise UsageError(f"{setting}{text}: not HOST:PORT", advice="write it like 192.168.0.7:29500")
+    return host, int(port)
+
+
 def process_name(rank: int, num_replicas: int) -> str:
     """Return `replica 2` or `ps_0`: replicas have the first ranks, parameter servers the ones after them."""
     return f"replica {rank}" if rank < num_replicas else f"ps_{rank - num_replicas}"

@@ -53,6 +53,9 @@ class StopOnSignal(Hook):
             if not self._grace:
                 self.restore()
             name = signal.Signals(number).name
+            if number == signal.SIGTERM and trainer.leave():
+                self._screen.info(f"{name}: leaving after this step; the other replicas go on")
+                return
             self._screen.info(f"{name}: finishing the step and saving; a second signal stops at once")
             trainer.interrupt(f"stopped by {name}", by_signal=True)
 
