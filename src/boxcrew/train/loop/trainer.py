@@ -146,9 +146,8 @@ class Trainer:
             self._run_steps()
         self.deployment.finalize()
         preempted = self.deployment.preempted_replicas(got_signal=self._got_signal)
-        self.preempted = (
-            preempted if self.interrupted else ()
-        )  # one that wanted to leave is not needed any more
+        if self.interrupted:  # else one that wanted to leave, and is not needed any more
+            self.preempted = preempted
         if self.preempted:
             ranks = " and ".join(f"replica {rank}" for rank in self.preempted)
             self.stop_reason = f"{ranks} {'was' if len(self.preempted) == 1 else 'were'} preempted"
@@ -193,14 +192,17 @@ class Trainer:
     def _run_steps(self) -> None:
         """Train until the run ends or must roll back."""
         self._iterator = None
-        while not self._is_over and not self.guard.must_roll_back:
-            report = self._do_step()
-            begun = time.monotonic()
-            for hook in self.hooks:
-                hook.after_step(self, report)
-            if self.progress.fraction < 1:  # the last evaluation is not training
-                self.elapsed += time.monotonic() - begun
-            self._sync_replicas()
+        try:
+            while not self._is_over and not self.guard.must_roll_back:
+                report = self._do_step()
+                begun = time.monotonic()
+                for hook in self.hooks:
+                    hook.after_step(self, report)
+                if self.progress.fraction < 1:  # the last evaluation is not training
+                    self.elapsed += time.monotonic() - begun
+                self._sync_replicas()
+        finally:
+            self._iterator = None  # the loader's processes end with it
 
     def _sync_replicas(self) -> None:
         """Let the other replicas serve the chief until its hooks are done, then agree on the status, and on
