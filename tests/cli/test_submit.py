@@ -192,7 +192,7 @@ def test_a_jobset(submit: Call, nodes: int) -> None:
     assert report["command"] == ["kubectl", "create", "-f", "My_run.1.yaml"]
     assert jobset["metadata"]["name"] == "my-run-1"
     job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
-    validated("PlannedJob", "batch/v1", job)
+    validated("Job", "batch/v1", job)
     num = 4 if nodes == 2 else 1
     assert (job["completions"], job["parallelism"], job["completionMode"]) == (num, num, "Indexed")
     assert job["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"] == [75]
@@ -338,7 +338,7 @@ def test_what_is_begun_again(
         (("slurn",), "did you mean 'slurm'?"),
         (("slurm",), "out= is missing"),
         (("jobset", "out=/data/a"), "submit.image= is missing"),
-        (("jobset", "out=runs/a", *PODS), "out=runs/a: the job on another machine"),
+        (("jobset", "out=runs/a", *PODS), "out=runs/a: a job on another machine"),
         (("jobset", "out=/elsewhere/a", *PODS), "would be lost with the pod"),
         (("jobset", "out=/data/a", *PODS, "submit.nodes=1:2"), "fixed number of nodes"),
         (("jobset", "out=/data/a", PODS[0], PODS[2], "submit.volume=photos"), "submit.volume=photos"),

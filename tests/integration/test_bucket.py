@@ -17,8 +17,8 @@ from tests.helpers.runs import require_same_run
 from tests.helpers.s3 import S3Server
 
 PROMPT = """
-from boxcrew.train.bucket import mirror
-mirror.PERIOD = 0.02
+from boxcrew.train.bucket import uploader
+uploader.PERIOD = 0.02
 """
 ELSEWHERE = """
 import socket

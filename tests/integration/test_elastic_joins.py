@@ -82,7 +82,7 @@ def test_join_is_refused(start: Start, tmp_path: Path, photos: Path) -> None:
     for file in sorted((tmp_path / "less").rglob("train.txt")):
         file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
     less = start(address, f"data={tmp_path / 'less'}", command="join")
-    assert "is not the data that the chief has" in less.communicate(timeout=PATIENCE)[1]
+    assert "differs from the data of replica 0" in less.communicate(timeout=PATIENCE)[1]
     old = start(address, command="join", first="import boxcrew.train.run.replicas as r\nr.VERSION = '0.0'\n")
     assert "; here is boxcrew 0.0, torch" in old.communicate(timeout=PATIENCE)[1]
     first = start(address, command="join")

@@ -32,9 +32,9 @@ SLOW = """
 import time
 from boxcrew.train.loop.trainer import Trainer
 do_step = Trainer._do_step
-def slow(self, batches):
+def slow(self):
     time.sleep(0.05)
-    return do_step(self, batches)
+    return do_step(self)
 Trainer._do_step = slow
 """
 """Steps take long enough that a training can be killed between two of them."""

@@ -158,6 +158,7 @@ def test_a_process_that_does_not_join_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 def hang(stopped: int, deployment: Deployment, file: Path) -> None:
     """One replica is stopped as by a debugger; the other goes on waiting for it."""
+    deployment.group.all_reduce(torch.zeros(1))  # the other's heartbeat has begun
     if deployment.group.rank == stopped:
         os.kill(os.getpid(), signal.SIGSTOP)
     with file.with_suffix(".err").open("w") as stderr:

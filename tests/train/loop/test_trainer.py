@@ -195,3 +195,18 @@ def test_batches_may_come_from_others_in_the_middle_of_a_run(make_trainer: MakeT
     assert (ended, begun, changing.step) == ([0], [2], 5)
     for own, other in zip(plain.task.parameters(), changing.task.parameters(), strict=True):
         assert torch.equal(own, other)
+
+
+def test_reading_ends_with_the_steps(make_trainer: MakeTrainer) -> None:
+    """Whoever reads may have processes, which would keep this one from ending."""
+    ends: list[int] = []
+
+    def read(step: int) -> Iterator[Batch]:
+        try:
+            yield from batches(step)
+        finally:
+            ends.append(step)
+
+    trainer = make_trainer(Dropping(), [], steps=2)
+    trainer.fit(read)
+    assert ends == [0]

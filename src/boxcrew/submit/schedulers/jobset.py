@@ -49,7 +49,7 @@ class JobSet(Scheduler):
 
 
 def _job_spec(job: PlannedJob) -> Tree:
-    """Return the specification of the batch PlannedJob that has the pods."""
+    """Return the specification of the batch Job that has the pods."""
     num = job.resources.tasks * job.settings.node_range.most
     training = container(
         job, CONTAINER, command=job.command(data_of(job.submission)), **_environment(job, num)
