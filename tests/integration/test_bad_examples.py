@@ -192,7 +192,7 @@ def a_table_that_is_not_utf8(folder: Path) -> Path:
         ("fc", "task.label=kid", make_csv, "has no column 'kid'", "did you mean 'kind'?"),
         ("fc", "", labels_that_are_measurements, "such as 0.37 (line 3)", "turn ranges into classes"),
         ("rnn", "", a_text_that_is_not_utf8, "is not UTF-8: byte 0xf6 at offset 2", "save it as UTF-8"),
-        ("fc", "", a_table_that_is_not_utf8, "is not UTF-8: byte 0xfc at offset 26", "save it as UTF-8"),
+        ("fc", "", a_table_that_is_not_utf8, "is not UTF-8: byte 0xfc at offset 25", "save it as UTF-8"),
     ],
 )
 def test_what_cannot_be_trained_on_is_refused_with_advice(

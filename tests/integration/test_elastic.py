@@ -33,7 +33,7 @@ def test_worker_kill9(start: Start, alone: Path, tmp_path: Path) -> None:
     wait_for_step(run, 5, process)
     replicas_of(process)[1].kill()
     err = require_whole(process, run, alone)
-    assert "replica 1 was killed by SIGKILL: 2 replicas go on, and another is started in its place" in err
+    assert "replica 1 was killed by SIGKILL: 2 replicas continue, and another starts in its place" in err
     assert num_starts(run) == 1
 
 
@@ -65,9 +65,7 @@ def test_rank0_kill9(start: Start, alone: Path, tmp_path: Path) -> None:
     wait_for_step(run, 5, process)
     replicas_of(process)[0].kill()
     err = require_whole(process, run, alone)
-    assert (
-        "replica 0 was killed by SIGKILL: all replicas are started again, from the newest checkpoint" in err
-    )
+    assert "replica 0 was killed by SIGKILL: all replicas restart from the newest checkpoint" in err
     assert num_starts(run) == 2
 
 
@@ -109,7 +107,7 @@ def test_leave_sigterm(start: Start, alone: Path, tmp_path: Path) -> None:
     require_whole(process, run, alone)
     assert num_starts(run) == 1
     assert "left after step" in (run / "replica_2.log").read_text()
-    assert "replica 2 leaves; 2 replicas go on" in (run / "train.log").read_text()
+    assert "replica 2 leaves; 2 replicas continue" in (run / "train.log").read_text()
 
 
 def test_kill_during_reform(start: Start, alone: Path, tmp_path: Path) -> None:
@@ -128,7 +126,7 @@ ElasticGroup._meet_members = die
     wait_for_step(run, 5, process)
     replicas_of(process)[1].kill()
     err = require_whole(process, run, alone)
-    assert "replica 2 was killed by SIGKILL: 1 replica go on" in err
+    assert "replica 2 was killed by SIGKILL: 1 replica continue" in err
     assert num_starts(run) == 1
 
 
@@ -262,4 +260,4 @@ def test_double_sigterm(start: Start, alone: Path, tmp_path: Path) -> None:
     if replica.is_running():
         replica.terminate()
     require_whole(process, run, alone)
-    assert "replica 1 leaves; 2 replicas go on" in (run / "train.log").read_text()
+    assert "replica 1 leaves; 2 replicas continue" in (run / "train.log").read_text()

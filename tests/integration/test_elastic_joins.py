@@ -42,8 +42,8 @@ ElasticGroup._meet_members = die
     wait_for_step(run, 3, process)
     replicas_of(process)[1].kill()
     err = require_whole(process, run, alone)
-    assert "replica 3 was killed by SIGKILL: 2 replicas go on, and another is started in its place" in err
-    assert "replica 4 joins; 3 replicas go on" in (run / "train.log").read_text()
+    assert "replica 3 was killed by SIGKILL: 2 replicas continue, and another starts in its place" in err
+    assert "replica 4 joins; 3 replicas continue" in (run / "train.log").read_text()
     assert num_starts(run) == 1
 
 

@@ -144,10 +144,10 @@ def _can_grow(config: RunConfig) -> bool:
 def _launch(config: RunConfig, num_replicas: int, num_servers: int, out: Output) -> None:
     """Start the processes of a run on this host, and wait for them."""
     from boxcrew.deploy.processes.launch import start_processes  # slow to import, and rarely needed
-    from boxcrew.deploy.processes.supervisor import Crew
+    from boxcrew.deploy.processes.supervisor import LaunchSpec
 
     replicas = config.deploy.replicas
-    crew = Crew(
+    spec = LaunchSpec(
         words=sys.argv[1:],
         num_replicas=num_replicas,
         num_servers=num_servers,
@@ -156,4 +156,4 @@ def _launch(config: RunConfig, num_replicas: int, num_servers: int, out: Output)
         address=host_and_port(config.deploy.listen, setting="deploy.listen="),
         takes_output=out.as_json,
     )
-    start_processes(crew, on_failure=record_failure, take_output=out.document.take if out.as_json else None)
+    start_processes(spec, on_failure=record_failure, take_output=out.document.take if out.as_json else None)

@@ -32,7 +32,7 @@ FAILED = "failed: "  # followed by the reason
 IS_LOST = " is lost: "  # in every message about a process that is gone or hangs
 UNREACHABLE = "it cannot be reached"  # in messages about broken connections
 CONNECTION_ERRORS = (RuntimeError, OSError)  # of stores and messages whose other end is gone
-RESUME_ADVICE = "boxcrew resume goes on from the last checkpoint"
+RESUME_ADVICE = "boxcrew resume continues from the last checkpoint"
 
 
 OnLoss = Callable[[int, str], None]

@@ -16,7 +16,7 @@ from boxcrew.core.errors import PREEMPTED, BoxcrewError
 from boxcrew.core.parent_process import LAUNCHER, RUN_FOLDERS
 from boxcrew.deploy.processes.environments import process_name
 from boxcrew.deploy.processes.heartbeat import IS_LOST, RESUME_ADVICE, UNREACHABLE
-from boxcrew.deploy.processes.supervisor import Crew, FailedError, StoppedError, Supervisor
+from boxcrew.deploy.processes.supervisor import FailedError, LaunchSpec, StoppedError, Supervisor
 from boxcrew.deploy.processes.worker import Worker
 
 TRACEBACK = "Traceback (most recent call last)"
@@ -32,9 +32,9 @@ class OnFailure(Protocol):
 
 
 def start_processes(
-    crew: Crew, *, on_failure: OnFailure, take_output: Callable[[str], None] | None = None
+    spec: LaunchSpec, *, on_failure: OnFailure, take_output: Callable[[str], None] | None = None
 ) -> None:
-    """Run `boxcrew` with the crew's command-line words in as many processes, and wait for them. Only the
+    """Run `boxcrew` with the spec's command-line words in as many processes, and wait for them. Only the
     chief prints here; the errors of the others are shown if they fail. `take_output` gets what the chief
     wrote on stdout, which is then not shown, whether the processes fail or not.
     """
@@ -43,9 +43,9 @@ def start_processes(
         os.environ[LAUNCHER] = str(os.getpid())
         os.environ[RUN_FOLDERS] = str(folder / "run_folders")
         try:
-            supervisor = Supervisor(crew, folder)
-            if crew.most > crew.num_replicas:
-                address = f"{crew.address[0]}:{supervisor.store.port}"
+            supervisor = Supervisor(spec, folder)
+            if spec.most > spec.num_replicas:
+                address = f"{spec.address[0]}:{supervisor.store.port}"
                 print(f"more replicas may join: boxcrew join {address}", file=sys.stderr, flush=True)
             supervisor.run()
         except FailedError as error:
@@ -53,7 +53,7 @@ def start_processes(
             failures = {worker.number: _failure(worker) for worker in workers if worker.code}
             if error.reason is None and _is_preempted(failures):  # the chief has said so
                 sys.exit(PREEMPTED)
-            reason = error.reason or _reason(failures, error.folder, crew.num_replicas)
+            reason = error.reason or _reason(failures, error.folder, spec.num_replicas)
             code = failures[0].exitcode if reason is None else 0
             own = reason or f"replica 0 ended with exit code {code}"
             on_failure(_run_folders(), own, is_own=reason is None)

@@ -52,7 +52,7 @@ class FailedError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crew:
+class LaunchSpec:
     """The processes to start: `boxcrew` with these words, so many times."""
 
     words: Sequence[str]
@@ -71,12 +71,12 @@ class Crew:
 class Supervisor:
     """Starts the processes of a run on this host, and watches over them until they have ended."""
 
-    def __init__(self, crew: Crew, folder: Path) -> None:
-        self.crew = crew
+    def __init__(self, spec: LaunchSpec, folder: Path) -> None:
+        self.spec = spec
         self.signal: int | None = None  # that has told the launcher to end
         self._folder = folder
         self._name = uuid.uuid4().hex
-        host, port = crew.address
+        host, port = spec.address
         try:
             listener = socket.create_server((host, port))
         except OSError as error:
@@ -112,14 +112,14 @@ class Supervisor:
 
     @property
     def has_lost_too_many(self) -> bool:
-        return len(self._recent()) > self.crew.restarts
+        return len(self._recent()) > self.spec.restarts
 
     def blame(self) -> str:
         """Return why the run ends after too many losses: the first, which may have caused the others."""
         recent = self._recent()
         if len(recent) == 1:
             return recent[0]
-        limit = f"deploy.restarts={self.crew.restarts}"
+        limit = f"deploy.restarts={self.spec.restarts}"
         return f"{recent[0]}; it was the first of {len(recent)} losses within 10 minutes ({limit})"
 
     def _recent(self) -> list[str]:
@@ -132,34 +132,34 @@ class _Attempt:
 
     def __init__(self, parent: Supervisor, job: str, folder: Path) -> None:
         self.folder = folder
-        self._parent, self._crew, self._job = parent, parent.crew, job
+        self._parent, self._spec, self._job = parent, parent.spec, job
         self._membership = Membership(parent.store, job)
-        self._watch = Watch(beats_of(parent.store, job), self._crew.num_replicas)
-        self._generation = Generation(0, tuple(range(self._crew.num_replicas)))
+        self._watch = Watch(beats_of(parent.store, job), self._spec.num_replicas)
+        self._generation = Generation(0, tuple(range(self._spec.num_replicas)))
         self._answered: set[int] = set()  # who asked to join
         self._looked_at = time.monotonic()
         self._was_open = False
-        for _ in range(self._crew.num):
+        for _ in range(self._spec.num):
             self._membership.new_number()
         write_run(parent.store, job)
-        self._workers = {rank: self._start(rank) for rank in range(self._crew.num)}
+        self._workers = {rank: self._start(rank) for rank in range(self._spec.num)}
 
     @property
     def _chief(self) -> Worker:
         return self._workers[0]
 
     def _start(self, rank: int) -> Worker:
-        size = self._crew.num
+        size = self._spec.num
         variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
         own = {name: str(value) for name, value in variables.items()}
-        if not self._crew.num_servers:
+        if not self._spec.num_servers:
             own[MEMBER] = str(rank)
-        is_shown, takes = rank == 0, self._crew.takes_output
+        is_shown, takes = rank == 0, self._spec.takes_output
         place = self.folder / str(rank)
         out = None if is_shown and not takes else place / "stdout.log"
         return Worker(
             rank,
-            self._crew.words,
+            self._spec.words,
             self._common() | own,
             out=out,
             err=None if is_shown else place / "stderr.log",
@@ -167,7 +167,7 @@ class _Attempt:
 
     def _common(self) -> dict[str, str]:
         return {
-            "MASTER_ADDR": self._crew.address[0],
+            "MASTER_ADDR": self._spec.address[0],
             "MASTER_PORT": str(self._parent.store.port),
             "TORCHELASTIC_RUN_ID": self._job,
             "TORCHELASTIC_USE_AGENT_STORE": "True",
@@ -177,7 +177,7 @@ class _Attempt:
         """Start another replica, which joins the others."""
         number = self._membership.new_number()
         place = self.folder / str(number)
-        words = ("join", f"{self._crew.address[0]}:{self._parent.store.port}")
+        words = ("join", f"{self._spec.address[0]}:{self._parent.store.port}")
         files = {"out": place / "stdout.log", "err": place / "stderr.log"}
         self._workers[number] = Worker(number, words, self._common() | {MEMBER: str(number)}, **files)
 
@@ -226,20 +226,20 @@ class _Attempt:
         if worker.code == 0 or worker.is_lost:
             return False
         has_left = worker.code == PREEMPTED and self._membership.is_marked("leaves", worker.number)
-        has_not_joined = worker.number >= self._crew.num and worker.number not in self._generation.members
+        has_not_joined = worker.number >= self._spec.num and worker.number not in self._generation.members
         return not has_left and not has_not_joined
 
     def _say_if_not_joined(self, worker: Worker) -> None:
         """Warn if a replica has ended that was started in the place of a lost one, before it could join."""
         number = worker.number
-        if worker.code and number >= self._crew.num and number not in self._generation.members:
+        if worker.code and number >= self._spec.num and number not in self._generation.members:
             left = self._membership.is_marked("ready", number) or self._membership.is_marked("leaves", number)
             reason = self._watch.beat_of(number).removeprefix(FAILED) or f"exit code {worker.code}"
             if not left:
                 _say(f"replica {number} could not join: {reason}")
 
     def _loss_of(self, worker: Worker) -> str:
-        name = process_name(worker.number, self._crew.num_replicas if self._crew.num_servers else sys.maxsize)
+        name = process_name(worker.number, self._spec.num_replicas if self._spec.num_servers else sys.maxsize)
         if worker.loss is not None:
             return worker.loss
         if worker.code == LOST:
@@ -290,12 +290,12 @@ class _Attempt:
             self._end(self._parent.blame())
         reason = "; ".join(lost.values())
         if not (has_chief and is_open):
-            _say(f"{reason}: all replicas are started again, from the newest checkpoint")
+            _say(f"{reason}: all replicas restart from the newest checkpoint")
             return False
         unready = {each for each in self._generation.new if not self._membership.is_marked("ready", each)}
         self._answered -= unready - lost.keys()  # they have no state yet: they join again
         left = tuple(each for each in self._generation.members if each not in {*lost, *unready})
-        _say(f"{reason}: {counted(len(left), 'replica')} go on, and another is started in its place")
+        _say(f"{reason}: {counted(len(left), 'replica')} continue, and another starts in its place")
         if left != self._generation.members:
             self._announce(left, why=reason)
         for number in lost:
@@ -305,8 +305,8 @@ class _Attempt:
 
     def _is_needed(self, number: int) -> bool:
         """Return whether a process is a part of the run, or was started to become one, and has not left."""
-        num = self._crew.num
-        is_member = number in self._generation.members or self._crew.num_replicas <= number < num
+        num = self._spec.num
+        is_member = number in self._generation.members or self._spec.num_replicas <= number < num
         return is_member or (number >= num and not self._membership.is_marked("leaves", number))
 
     def _announce(self, members: tuple[int, ...], *, new: tuple[int, ...] = (), why: str) -> None:
@@ -321,9 +321,9 @@ class _Attempt:
             return
         leaving = [each for each in members[1:] if self._membership.is_marked("leaves", each)]
         staying = [each for each in members if each not in leaving]
-        room = min(self._crew.most, session["num_clones"]) - len(staying)
+        room = min(self._spec.most, session["num_clones"]) - len(staying)
         joining: list[int] = []
-        for each in range(self._crew.num, self._membership.num_numbers()):
+        for each in range(self._spec.num, self._membership.num_numbers()):
             if each in self._answered or self._membership.asks(each) is None:
                 continue
             self._answered.add(each)
@@ -354,7 +354,7 @@ class _Attempt:
         members = [
             self._workers[each]
             for each in self._workers
-            if each in self._generation.members or each < self._crew.num
+            if each in self._generation.members or each < self._spec.num
         ]
         end_all(members, first=None, seconds=SAVING)
         end = time.monotonic() + LEAVING

@@ -227,7 +227,7 @@ class Trainer:
         self._iterator = self._current = None
         if group.is_chief and generation.why:
             self.guard.warn(
-                f"step {self.step}: {generation.why}; {counted(group.num_replicas, 'replica')} go on"
+                f"step {self.step}: {generation.why}; {counted(group.num_replicas, 'replica')} continue"
             )
         if not generation.new:
             return

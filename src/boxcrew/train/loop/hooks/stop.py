@@ -54,7 +54,7 @@ class StopOnSignal(Hook):
                 self.restore()
             name = signal.Signals(number).name
             if number == signal.SIGTERM and trainer.leave():
-                self._screen.info(f"{name}: leaving after this step; the other replicas go on")
+                self._screen.info(f"{name}: leaving after this step; the other replicas continue")
                 return
             self._screen.info(f"{name}: finishing the step and saving; a second signal stops at once")
             trainer.interrupt(f"stopped by {name}", by_signal=True)
