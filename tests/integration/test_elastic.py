@@ -91,7 +91,7 @@ def test_replicas_that_cannot_go_on_alone(start: Start, tmp_path: Path, strategy
     replicas_of(process)[1].kill()
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
-    assert "replica 1 was killed by SIGKILL: all replicas are started again" in err
+    assert "replica 1 was killed by SIGKILL: all replicas restart from the newest checkpoint" in err
     assert [row["step"] for row in rows_without_times(run) if "rate" in row] == list(range(1, 9))
     assert num_starts(run) == 2
 

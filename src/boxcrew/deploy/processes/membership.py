@@ -15,10 +15,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
-from torch.distributed import DistStoreError, PrefixStore, Store  # type: ignore[attr-defined]
+from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.parent_process import MEMBER
@@ -75,15 +74,14 @@ class Membership:
         self._store.set("session", json.dumps(session))
 
     def close(self) -> None:
-        self._store.delete_key("session")
+        # Not deleted: who has just seen that it is there would wait minutes for its text.
+        self._store.set("session", "")
 
     def session(self) -> dict[str, Any] | None:
         """Return what a joining replica must know; None if none can join now."""
-        with suppress(DistStoreError):  # it may be closed between the two
-            if self._store.check(["session"]):
-                session: dict[str, Any] = json.loads(self._store.get("session"))
-                return session
-        return None
+        text = self._text("session")
+        session: dict[str, Any] | None = json.loads(text) if text else None
+        return session
 
     def end(self, reason: str) -> None:
         self._store.set("ending", reason)
