@@ -18,8 +18,8 @@ def starter() -> RunConfig:
     """The default, for CPUs: PicoDet from weights for COCO, with a second backbone that tells classes apart
 
     make train, or: boxcrew train data=PATH
-    On 2 CPU cores: `shelf` in 3 to 5 minutes, AP50 0.96, AP 0.82 on val; photos of groceries (720 to learn from)
-    in 3 minutes, AP50 0.69, AP 0.49, in 15 minutes 0.76 and 0.58.
+    On 2 CPU cores: `shelf` in 3 to 5 minutes, AP50 0.96, AP 0.82 on val; 720 photos of groceries
+    in 3 minutes, AP50 0.70, AP 0.50, in 15 minutes 0.76 and 0.58.
     """
     return RunConfig(
         epochs=10,
