@@ -60,8 +60,8 @@ def run(room: int) -> tuple[int, str, str]:
 
 @linux
 def test_a_step_that_would_exceed_the_cap_is_computed_in_parts() -> None:
-    """The gradients are the same."""
-    code, out, err = run(400)
+    """The gradients are the same. The step keeps 512 MiB, some of which may lie free in the heap before."""
+    code, out, err = run(250)
     assert code == 0, err
     parts = int(out.split()[1])
     assert parts > 1

@@ -33,8 +33,15 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def finished(folder: Path) -> dict[str, bytes]:
-    """Return the contents of files that are not being written under another name."""
-    return {name: content for name, content in contents(folder).items() if "/." not in name}
+    """Return the contents of files, but of those that are being written under another name, or removed: a
+    checkpoint loses its COMMIT first.
+    """
+    whole = {str(path.parent.relative_to(folder)) for path in folder.glob("checkpoints/*/COMMIT")}
+    return {
+        name: content
+        for name, content in contents(folder).items()
+        if "/." not in name and (not name.startswith("checkpoints/") or name.rpartition("/")[0] in whole)
+    }
 
 
 def test_two_runs_in_one_directory(photos: Path, whole: Path, tmp_path: Path, run: Run) -> None:
